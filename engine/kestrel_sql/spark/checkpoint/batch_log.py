@@ -12,7 +12,9 @@ from typing import Any
 
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 
-_VERSION = re.compile(r"v\d+")
+_V1 = "v1"
+_IDS, _WITH_IDS = "stateUniqueIds", re.compile("v[23]")
+"""What a record of a batch has if Spark tells versions of its state by ids, and the versions of such records."""
 _CHECKSUM_HEADER = b"crc\x00"
 _NOTHING = "-"
 """What stands for a source that has given nothing."""
@@ -88,14 +90,16 @@ def _metadata_flaw(text: str) -> str | None:
 def _offsets_flaw(text: str) -> str | None:
     version, _, rest = text.partition("\n")
     lines = rest.split("\n")
-    if _VERSION.fullmatch(version) is None or _object(lines[0]) is None or len(lines) < 2:
+    if version != _V1 or _object(lines[0]) is None or len(lines) < 2:
         return "is no list of offsets"
     return None if all(line == _NOTHING or _is_json(line) for line in lines[1:]) else "is no list of offsets"
 
 
 def _commit_flaw(text: str) -> str | None:
     version, _, rest = text.partition("\n")
-    return None if _VERSION.fullmatch(version) and _object(rest) is not None else "is no record of a batch"
+    found = _object(rest)
+    fits = found is not None and (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1)
+    return None if fits else "is no record of a batch"
 
 
 def _object(text: str) -> dict[str, Any] | None:

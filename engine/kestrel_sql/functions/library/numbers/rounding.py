@@ -294,9 +294,9 @@ def greatest(types: CallTypes, *values: Tree) -> Tree:
 
 @scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="greatest")
 def greatest_decimal(types: CallTypes, *values: Tree) -> Tree:
-    """Return the largest argument that is not NULL, in the DECIMAL type that holds all arguments.
+    """Return the largest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
-    Example: GREATEST(1.5, 12.25) -> 12.25
+    Example: GREATEST(1.5, 0.25) -> 1.5
     """
     return _extreme(types, "greatest", values)
 
@@ -321,9 +321,9 @@ def least(types: CallTypes, *values: Tree) -> Tree:
 
 @scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, with_types=True, returns=_widest, display_name="least")
 def least_decimal(types: CallTypes, *values: Tree) -> Tree:
-    """Return the smallest argument that is not NULL, in the DECIMAL type that holds all arguments.
+    """Return the smallest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
-    Example: LEAST(1.5, 12.25) -> 1.50
+    Example: LEAST(1.5, 12.25) -> 1.5
     """
     return _extreme(types, "least", values)
 
