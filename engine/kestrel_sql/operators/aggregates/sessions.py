@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
@@ -43,13 +44,14 @@ class SessionWindowAggregate:
         time: int = max(state.get("time", row.timestamp), row.timestamp)
         state["time"] = time
         close = time - self.grace_ms - self.gap_ms
-        outputs = self._update(row, row.key, row.value, close, state)
+        outputs = self.update(row, row.key, row.value, close, state)
         if not self.final:
-            self._prune(state)
+            self.prune(state)
             return outputs
         return self._close(close, state)
 
-    def _update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
+    def update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
+        """Add a row to its session, unless that ended before `close` (ms); returns tombstones and the new session."""
         packed_key = self.key_bytes(key)
         sessions = state.setdefault("sessions", {}).get(packed_key, [])
         around = self._around(row.timestamp, sessions, state)
@@ -65,14 +67,30 @@ class SessionWindowAggregate:
         for session in merged:
             merge(group, session[_GROUP], self.calls)
         add(group, self.columns, self.calls, value, state)
-        del sessions[around]
-        if not any(_bounds(session) == (end, start) for session in merged):
-            heappush(state.setdefault("ends", []), [end, start, packed_key])
-        _put(sessions, [end, start, group, list(key)])
-        state["sessions"][packed_key] = sessions
-        state["newest"] = max(state.get("newest", end), end)
+        self.replace(packed_key, merged, [end, start, group, list(key)], state)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
         return outputs
+
+    def replace(self, packed_key: bytes, merged: Sequence[Session], session: Session, state: State) -> None:
+        """Store a session of a key instead of those that it merges."""
+        sessions = state["sessions"].setdefault(packed_key, [])
+        for each in merged:
+            del sessions[bisect_left(sessions, _bounds(each), key=_bounds)]
+        if not any(_bounds(each) == _bounds(session) for each in merged):
+            heappush(state.setdefault("ends", []), [*_bounds(session), packed_key])
+        _put(sessions, session)
+        state["newest"] = max(state.get("newest", session[_END]), session[_END])
+
+    def pack(self, state: State) -> None:
+        """Sort a state by key and end, so that its bytes do not tell in which order sessions came and went."""
+        if "ends" not in state:
+            return
+        live = {(end, start, key) for key, sessions in state["sessions"].items() for end, start, *_ in sessions}
+        ends = sorted(each for each in state["ends"] if tuple(each) in live)
+        state["ends"] = [each for at, each in enumerate(ends) if not at or each != ends[at - 1]]
+        state["sessions"] = dict(sorted(state["sessions"].items()))
+        for name in ("time", "newest", "sessions", "ends"):
+            state[name] = state.pop(name)
 
     def _around(self, timestamp: int, sessions: list[Session], state: State) -> slice:
         """Find the sessions within the gap that have not expired; such sessions of a key do not overlap."""
@@ -92,7 +110,7 @@ class SessionWindowAggregate:
         end, start = _bounds(session)
         return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
 
-    def _prune(self, state: State) -> None:
+    def prune(self, state: State) -> None:
         """Delete the sessions whose retention is over; it is at least gap + grace, for pull queries read sessions."""
         ends = state.get("ends", [])
         while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):

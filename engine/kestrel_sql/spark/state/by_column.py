@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ import pyarrow as pa
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.by_column import Folded, Numbers, Segments, Values, fold_rows, greatest
 from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group, new_group
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Output, State
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
@@ -32,8 +32,6 @@ from kestrel_sql.spark.state.column_rows import (
     sorted_by,
     valid,
 )
-from kestrel_sql.spark.state.stream_join_by_column import column_stream_join
-from kestrel_sql.spark.state.tables_by_column import column_table
 
 MAX_OUTPUTS = 1 << 18
 """Roughly the most outputs in memory at once.
@@ -42,10 +40,13 @@ A row gives one for each window that it falls in, which may be thousands.
 """
 
 
+Aggregate = StreamAggregate | TimeWindowAggregate | SessionWindowAggregate
+
+
 class ColumnAggregate:
     """Computes an aggregate without windows over whole columns of a stream."""
 
-    def __init__(self, stateful: Stateful, operator: StreamAggregate | TimeWindowAggregate, made: pa.Schema) -> None:
+    def __init__(self, stateful: Stateful, operator: Aggregate, made: pa.Schema) -> None:
         self._operator = operator
         self._key_bytes = operator.key_bytes
         self._input = stateful.inputs[0]
@@ -70,7 +71,7 @@ class ColumnAggregate:
         made = Made(self._output.relation, structs, after, shares.positions, shares.bounds)
         yield from enveloped(rows, made, self._made, task)
 
-    def _update(self, rows: pa.RecordBatch, shares: Shares, state: State) -> tuple[_Grouped, Sequence[Folded], Folded]:
+    def _update(self, rows: pa.RecordBatch, shares: Shares, state: State) -> tuple[Grouped, Sequence[Folded], Folded]:
         """Fold rows into the groups of their shares, and store those; the last result has the timestamps (ms)."""
         grouped = self._grouped(rows, shares, state)
         folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
@@ -95,7 +96,7 @@ class ColumnAggregate:
             usable &= valid(structs.field("k").field(0))
         return sorted_by(rows, order_of(rows, usable))
 
-    def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> _Grouped:
+    def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> Grouped:
         structs = rows.column(struct_column(self._input.relation))
         codes = codes_of(structs.field("k").flatten())
         if len(shares.names) > 1:
@@ -113,9 +114,9 @@ class ColumnAggregate:
             stored.get(name) or new_group(columns, calls, time)
             for stored, name, time in zip(own, names, begun, strict=True)
         ]
-        return _Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
+        return Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
 
-    def _folded(self, grouped: _Grouped, at: int) -> Folded:
+    def _folded(self, grouped: Grouped, at: int) -> Folded:
         aggregator, arguments = self._operator.calls[at]
         assert aggregator.fold is not None  # noqa: S101 - `column_aggregates` checks it
         values = [grouped.structs.field("v").field(index) for index in arguments]
@@ -130,25 +131,36 @@ class ColumnAggregate:
         given = Values(numbers[grouped.order], known[grouped.order])
         return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
 
-    def _structs(self, grouped: _Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
+    def _structs(self, grouped: Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
         """The struct column of the outputs, in the order of the rows."""
         kind = self._made.field(struct_column(self._output.relation)).type
         key = grouped.structs.field("k")
         parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
-        results = list(kind.field("v").type)
-        columns, bounds = self._operator.columns, list(shares.bounds or ())
-        kinds = [field.type for field in results[len(columns) : len(results) - len(bounds)]]
-        now = [grouped.structs.field("v").field(index) for index in columns]
-        now += [grouped.as_array(each.after, each_kind) for each, each_kind in zip(folded, kinds, strict=True)]
-        parts["v"] = pa.StructArray.from_arrays([*now, *bounds], fields=results)
+        results, bounds = list(kind.field("v").type), list(shares.bounds or ())
+        parts["v"] = pa.StructArray.from_arrays([*self._now(grouped, folded), *bounds], fields=results)
         if self._output.has_old:
-            old = [self._earlier(grouped, position) for position in range(len(columns))]
-            for each, each_kind in zip(folded, kinds, strict=True):
-                old.append(grouped.as_array(grouped.rows.before(each.first, each.after), each_kind))
-            parts["o"] = pa.StructArray.from_arrays([*old, *bounds], fields=results)
+            parts["o"] = pa.StructArray.from_arrays([*self._before(grouped, folded), *bounds], fields=results)
         return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
-    def _earlier(self, grouped: _Grouped, position: int) -> pa.Array:
+    def _now(self, grouped: Grouped, folded: Sequence[Folded]) -> list[pa.Array]:
+        """The columns of the results after each row, without the bounds of their windows."""
+        now = [grouped.structs.field("v").field(index) for index in self._operator.columns]
+        return now + [grouped.as_array(each.after, kind) for each, kind in zip(folded, self._kinds(), strict=True)]
+
+    def _before(self, grouped: Grouped, folded: Sequence[Folded]) -> list[pa.Array]:
+        """The columns of the results before each row, without the bounds of their windows."""
+        old = [self._earlier(grouped, position) for position in range(len(self._operator.columns))]
+        for each, kind in zip(folded, self._kinds(), strict=True):
+            old.append(grouped.as_array(grouped.rows.before(each.first, each.after), kind))
+        return old
+
+    def _kinds(self) -> list[pa.DataType]:
+        """The types of the aggregates in a result."""
+        results = list(self._made.field(struct_column(self._output.relation)).type.field("v").type)
+        first = len(self._operator.columns)
+        return [field.type for field in results[first : first + len(self._operator.calls)]]
+
+    def _earlier(self, grouped: Grouped, position: int) -> pa.Array:
         """A column that results copy from the rows, as it was before each row."""
         column = self._output.schema.value[position]
         own = grouped.structs.field("v").field(self._operator.columns[position])
@@ -158,7 +170,7 @@ class ColumnAggregate:
         source[rows.starts] = np.arange(count)
         return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
 
-    def _store(self, grouped: _Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
+    def _store(self, grouped: Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
         """Store the last state of each group."""
         last = pa.array(grouped.order[grouped.rows.ends])
         count = len(grouped.groups)
@@ -287,7 +299,7 @@ def _whole(rows: pa.RecordBatch) -> Shares:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grouped:
+class Grouped:
     """Rows in the order of their ordinals, and sorted by group.
 
     `order` has the index of each row of the latter in the former.
@@ -317,41 +329,3 @@ class _Grouped:
         """Return results that are sorted by group as an Arrow array in the order of the rows."""
         values = self.unsorted(column.values).astype(kind.to_pandas_dtype(), copy=False)
         return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))
-
-
-class ColumnOperator(Protocol):
-    """Runs a stateful operator over whole columns; the operator, which works row by row, says what is right."""
-
-    def accepts(self, rows: pa.RecordBatch) -> bool:
-        """Whether rows that `can_run` accepts may go by column."""
-        ...
-
-    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows of the operator's inputs, update its `state`, and return its outputs by ordinal."""
-        ...
-
-
-def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnOperator]:
-    """Return what runs operators of a level over columns, by their output relations; other operators have nothing."""
-    found = ((stateful.output.relation, _column_operator(stateful, made)) for stateful in operators)
-    return {relation: runner for relation, runner in found if runner is not None}
-
-
-def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | None:
-    operator = stateful.operator
-    if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
-        return ColumnAggregate(stateful, operator, made)
-    if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
-        return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
-    return column_table(stateful, made) or column_stream_join(stateful, made)
-
-
-def _is_plain(operator: StreamAggregate | TimeWindowAggregate, stateful: Stateful) -> bool:
-    keys: Any = operator.key_bytes
-    has_key = bool(stateful.inputs[0].schema.key)
-    return (
-        has_key
-        and isinstance(keys, EncodedKey)
-        and keys.exact
-        and all(call.fold is not None for call, _ in operator.calls)
-    )

@@ -22,6 +22,9 @@ MIN_ROWS = 64
 MANY_ROWS = 256
 """From this many rows on, joins and stores of tables and EMIT FINAL are cheaper over columns."""
 
+FAR_MS = 1 << 60
+"""Timestamps and spans of time beyond this could overflow when they are added."""
+
 MAX_OUTPUTS = 1 << 15
 """The most outputs in one blob."""
 

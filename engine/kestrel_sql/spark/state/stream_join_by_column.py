@@ -16,7 +16,7 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.state.column_rows import valid
+from kestrel_sql.spark.state.column_rows import FAR_MS, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows
 from kestrel_sql.spark.state.time_matches import Arrived, Meetable, chunks, expanded
@@ -25,9 +25,6 @@ from kestrel_sql.sql.nodes.statements import JoinType
 
 MAX_PAIRS = 1 << 18
 """Roughly the most pairs in memory at once; a row may meet all others."""
-
-_FAR_MS = 1 << 60
-"""Timestamps and spans of time beyond this could overflow when they are added."""
 
 _NEVER = -(1 << 62)
 
@@ -76,7 +73,7 @@ class ColumnStreamJoin(KeyedColumns):
     def accepts(self, rows: pa.RecordBatch) -> bool:
         """Whether there are many rows, none has a window, and none is too far in the past or the future."""
         times = rows.column("ts").to_numpy()
-        return super().accepts(rows) and bool(times.min() > -_FAR_MS and times.max() < _FAR_MS)
+        return super().accepts(rows) and bool(times.min() > -FAR_MS and times.max() < FAR_MS)
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
@@ -164,7 +161,7 @@ def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin 
     if not isinstance(operator, StreamStreamJoin) or not fits(stateful, made) or not closes_together(operator):
         return None
     longest = max(operator.before_ms, operator.after_ms, operator.retention_ms)
-    return ColumnStreamJoin(stateful, operator, made) if longest < _FAR_MS else None
+    return ColumnStreamJoin(stateful, operator, made) if longest < FAR_MS else None
 
 
 def _arrived(keyed: KeyedRows, state: State) -> Arrived:

@@ -1,0 +1,59 @@
+"""Chooses what runs the operators of a level over whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
+from kestrel_sql.operators.operator import State
+from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.state.by_column import Aggregate, ColumnAggregate, ColumnFinalWindows, ColumnWindows
+from kestrel_sql.spark.state.sessions_by_column import ColumnSessions
+from kestrel_sql.spark.state.stream_join_by_column import column_stream_join
+from kestrel_sql.spark.state.tables_by_column import column_table
+
+
+class ColumnOperator(Protocol):
+    """Runs a stateful operator over whole columns; the operator, which works row by row, says what is right."""
+
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether rows that `can_run` accepts may go by column."""
+        ...
+
+    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Process rows of the operator's inputs, update its `state`, and return its outputs by ordinal."""
+        ...
+
+
+def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnOperator]:
+    """Return what runs operators of a level over columns, by their output relations; other operators have nothing."""
+    found = ((stateful.output.relation, _column_operator(stateful, made)) for stateful in operators)
+    return {relation: runner for relation, runner in found if runner is not None}
+
+
+def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | None:
+    operator = stateful.operator
+    if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
+        return ColumnAggregate(stateful, operator, made)
+    if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
+        return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
+    if isinstance(operator, SessionWindowAggregate) and not operator.final and _is_plain(operator, stateful):
+        return ColumnSessions(stateful, operator, made)
+    return column_table(stateful, made) or column_stream_join(stateful, made)
+
+
+def _is_plain(operator: Aggregate, stateful: Stateful) -> bool:
+    keys: Any = operator.key_bytes
+    has_key = bool(stateful.inputs[0].schema.key)
+    return (
+        has_key
+        and isinstance(keys, EncodedKey)
+        and keys.exact
+        and all(call.fold is not None for call, _ in operator.calls)
+    )
