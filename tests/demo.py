@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import MethodType
 
@@ -27,10 +29,11 @@ def shared() -> Callable[[], PlanningDriver]:
 
 def first_steps(folder: Path, opened: Callable[[], PlanningDriver]) -> None:
     """Show a case that passes, and one that finds a slip in the application."""
-    main(["init", str(folder)])
+    with redirect_stdout(io.StringIO()):
+        main(["init", str(folder)])
     app, cases = folder / "app.sql", folder / "cases"
-    show("the application, app.sql", app.read_text())
-    show("a case: records in, records out", (cases / "orders.yaml").read_text().partition("\n\n")[0])
+    show("an application, app.sql, as `qtt init` writes it", app.read_text())
+    show("one of its three cases: records in, records out", (cases / "orders.yaml").read_text().split("\n\n")[1])
     app.write_text(app.read_text().replace(">= 10", "> 10"))
     show("now app.sql has a slip, > instead of >=; Spark starts and the three cases run")
     started = time.perf_counter()

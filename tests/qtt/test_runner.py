@@ -241,3 +241,12 @@ def test_a_terminal_shows_that_spark_starts() -> None:
             yield stream.getvalue()
 
     assert "Spark starts" in next(shown())
+
+
+def test_a_progress_bar_takes_nothing_from_a_standard_output_that_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    results = iter([Result(make("a"), Status.PASSED)])
+    for _ in watched(results, 1, Console(file=stream, force_terminal=True, width=100)):
+        print("data")
+    assert capsys.readouterr().out == "data\n"
+    assert "data" not in stream.getvalue()
