@@ -13,7 +13,7 @@ from typing import IO
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from kestrel_sql.errors import EngineError
@@ -69,7 +69,7 @@ class Board:
         """The states as a table."""
         if not self.states:
             return Text("starting", "dim")
-        table = Table("Query", "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
+        table = Table(Column("Query", no_wrap=True), "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
         for state in self.states:
             lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
             table.add_row(
