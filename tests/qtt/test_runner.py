@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -247,6 +248,6 @@ def test_a_progress_bar_takes_nothing_from_a_standard_output_that_is_a_file(caps
     stream = io.StringIO()
     results = iter([Result(make("a"), Status.PASSED)])
     for _ in watched(results, 1, Console(file=stream, force_terminal=True, width=100)):
-        print("data")
+        sys.stdout.write("data\n")
     assert capsys.readouterr().out == "data\n"
     assert "data" not in stream.getvalue()

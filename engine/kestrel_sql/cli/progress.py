@@ -69,7 +69,8 @@ class Board:
         """The states as a table."""
         if not self.states:
             return Text("starting", "dim")
-        table = Table(Column("Query", no_wrap=True), "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
+        query = Column("Query", no_wrap=True)
+        table = Table(query, "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
         for state in self.states:
             lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
             table.add_row(
