@@ -168,10 +168,17 @@ def _topic(clause: WithClause) -> TopicProperties:
         raise invalid("KAFKA_TOPIC", "String must be non-empty")
     return TopicProperties(
         name=name,
-        partitions=clause.integer("PARTITIONS"),
-        replicas=clause.integer("REPLICAS", 16),
+        partitions=_size(clause, "PARTITIONS", "Number of partitions"),
+        replicas=_size(clause, "REPLICAS", "Replication factor", bits=16),
         retention_ms=clause.integer("RETENTION_MS", 64),
     )
+
+
+def _size(clause: WithClause, name: str, meaning: str, bits: int = 32) -> int | None:
+    size = clause.integer(name, bits)
+    if size is not None and (size == 0 or size < -1):
+        raise invalid(name, f"{meaning} must be larger than 0, or -1 to use the default value. Got: {size}")
+    return size
 
 
 def _serde(clause: WithClause, prefix: str) -> SerdeProperties:
