@@ -88,7 +88,7 @@ def own_folder() -> Path:
     inside = Path(sys.prefix) / "share" / "kestrel"
     try:
         inside.mkdir(parents=True, exist_ok=True)
-        if os.access(inside, os.W_OK) or any(inside.glob(f"{ARCHIVE}*")):
+        if os.access(inside, os.W_OK) or any(inside.glob(f"{ARCHIVE}*.jsa")):
             return inside
     except OSError:
         pass
