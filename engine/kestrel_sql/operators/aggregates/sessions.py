@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -15,6 +15,9 @@ Session = list[Any]
 """End and start (ms), group and key; the sessions of a key are sorted by end, then start."""
 
 _END, _START, _GROUP, _KEY = 0, 1, 2, 3
+
+_GONE = "gone"
+"""The part of a state with the ends, starts and keys of sessions that were replaced since `pack`."""
 
 _SHORTEST_SEGMENT_MS = 60_000
 
@@ -74,20 +77,33 @@ class SessionWindowAggregate:
     def replace(self, packed_key: bytes, merged: Sequence[Session], session: Session, state: State) -> None:
         """Store a session of a key instead of those that it merges."""
         sessions = state["sessions"].setdefault(packed_key, [])
+        bounds = _bounds(session)
         for each in merged:
             del sessions[bisect_left(sessions, _bounds(each), key=_bounds)]
-        if not any(_bounds(each) == _bounds(session) for each in merged):
-            heappush(state.setdefault("ends", []), [*_bounds(session), packed_key])
-        _put(sessions, session)
+            if _bounds(each) != bounds:
+                state.setdefault(_GONE, []).append([*_bounds(each), packed_key])
+        if not any(_bounds(each) == bounds for each in merged):
+            heappush(state.setdefault("ends", []), [*bounds, packed_key])
+        if _put(sessions, session):
+            state.setdefault(_GONE, []).append([*bounds, packed_key])
         state["newest"] = max(state.get("newest", session[_END]), session[_END])
 
     def pack(self, state: State) -> None:
         """Sort a state by key and end, so that its bytes do not tell in which order sessions came and went."""
+        gone = state.pop(_GONE, [])
         if "ends" not in state:
             return
-        live = {(end, start, key) for key, sessions in state["sessions"].items() for end, start, *_ in sessions}
-        ends = sorted(each for each in state["ends"] if tuple(each) in live)
-        state["ends"] = [each for at, each in enumerate(ends) if not at or each != ends[at - 1]]
+        ends = sorted(state["ends"])
+        kept, start = [], 0
+        for each in sorted(gone):
+            first = bisect_left(ends, each)
+            if first < start:
+                continue
+            kept += ends[start:first]
+            start = bisect_right(ends, each)
+            if start > first and _session(each, state) is not None:
+                kept.append(each)
+        state["ends"] = kept + ends[start:]
         state["sessions"] = dict(sorted(state["sessions"].items()))
         for name in ("time", "newest", "sessions", "ends"):
             state[name] = state.pop(name)
@@ -134,21 +150,32 @@ def _bounds(session: Session) -> tuple[int, int]:
     return session[_END], session[_START]
 
 
-def _put(sessions: list[Session], session: Session) -> None:
-    """Insert the session in order; it replaces one with the same bounds, which has expired but may wait for FINAL."""
+def _put(sessions: list[Session], session: Session) -> bool:
+    """Insert the session in order; returns whether it replaces one with the same bounds.
+
+    Such a session has expired but may wait for FINAL.
+    """
     at = bisect_left(sessions, _bounds(session), key=_bounds)
     same = at < len(sessions) and _bounds(sessions[at]) == _bounds(session)
     sessions[at : at + 1 if same else at] = [session]
+    return same
 
 
 def _take(ends: list[Any], state: State) -> Session | None:
     """Pop the earliest end and remove its session; None if a merge has removed the session."""
-    end, start, packed_key = heappop(ends)
-    sessions = state["sessions"].get(packed_key, [])
-    at = bisect_left(sessions, (end, start), key=_bounds)
-    if at == len(sessions) or _bounds(sessions[at]) != (end, start):
-        return None
-    session: Session = sessions.pop(at)
-    if not sessions:
-        del state["sessions"][packed_key]
+    entry = heappop(ends)
+    session = _session(entry, state)
+    if session is not None:
+        sessions = state["sessions"][entry[2]]
+        del sessions[bisect_left(sessions, _bounds(session), key=_bounds)]
+        if not sessions:
+            del state["sessions"][entry[2]]
     return session
+
+
+def _session(entry: list[Any], state: State) -> Session | None:
+    """The session of an end, a start (ms) and a packed key."""
+    end, start, packed_key = entry
+    sessions: list[Session] = state["sessions"].get(packed_key, [])
+    at = bisect_left(sessions, (end, start), key=_bounds)
+    return sessions[at] if at < len(sessions) and _bounds(sessions[at]) == (end, start) else None
