@@ -21,7 +21,7 @@ def written(text: str) -> str:
 
 
 def equals(number: int) -> str:
-    return f"COALESCE(`=`(`X`, {number}), FALSE)"
+    return f"`coalesce`(`=`(`X`, {number}), FALSE)"
 
 
 @pytest.mark.parametrize("word", ["AND", "OR"])
@@ -38,7 +38,7 @@ def test_another_operator_in_a_chain_is_an_operand() -> None:
 
 
 def test_null_counts_as_false_inside_a_chain() -> None:
-    assert written("B AND NOT B").endswith("`and`(COALESCE(`B`, FALSE), COALESCE(`not`(`B`), FALSE)))")
+    assert written("B AND NOT B").endswith("`and`(`coalesce`(`B`, FALSE), `coalesce`(`not`(`B`), FALSE)))")
 
 
 def test_as_many_alternatives_as_a_statement_may_have_are_written() -> None:

@@ -26,8 +26,8 @@ def test_each_relation_is_guarded_by_its_number() -> None:
     for relation in (0, 7):
         stage.add(relation, Operation(fields=(("v", s.column(f"r{relation}", "v")),)), TYPE)
     text = written(stage)
-    assert "`when`(`=`(`rel`, 0), NAMED_STRUCT('v', `r0`.`v`)) AS `r0`" in text
-    assert "`when`(`=`(`rel`, 7), NAMED_STRUCT('v', `r7`.`v`)) AS `r7`" in text
+    assert "`when`(`=`(`rel`, 0), `named_struct`('v', `r0`.`v`)) AS `r0`" in text
+    assert "`when`(`=`(`rel`, 7), `named_struct`('v', `r7`.`v`)) AS `r7`" in text
 
 
 def test_a_relation_without_an_operation_in_a_layer_passes_through() -> None:
@@ -51,4 +51,4 @@ def test_exploding_appends_the_position_to_the_ordinal() -> None:
     stage.add(4, Operation(fields=(("v", POSITION),), rows=s.integer(2)), TYPE)
     text = written(stage)
     assert "LATERAL VIEW explode(" in text
-    assert "CONCAT(`ordinal`, ARRAY(CAST(`_position` AS BIGINT)))" in text
+    assert "`concat`(`ordinal`, `array`(`BIGINT`(`_position`)))" in text
