@@ -18,6 +18,7 @@ from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
+from tests.engine.functions.values import plain
 
 MORE = (
     "TO_BYTES('80', 'hex') < TO_BYTES('7f', 'hex') -> TRUE",
@@ -179,7 +180,7 @@ def outcomes() -> dict[str, list[object]]:
 @pytest.mark.spark
 @pytest.mark.parametrize("case", CASES)
 def test_example(outcomes, case):
-    left, right = outcomes[case]
+    left, right = map(plain, outcomes[case])
     if isinstance(left, float):
         assert isinstance(right, float)
         if math.isnan(right):

@@ -1,17 +1,20 @@
-"""Compares results of Spark with results of the interpreter."""
+"""What Spark returns, as the interpreter returns it."""
 
 from __future__ import annotations
 
-import math
+from decimal import Decimal
 from typing import Any
 
-import pytest
 from pyspark.sql import Row
+
+from kestrel_sql.spark.types import CARRIER, DIGITS
 
 
 def plain(value: Any) -> Any:
     """Convert a value of Spark to what the interpreter returns."""
     match value:
+        case Row() if set(value.asDict()) == {CARRIER, DIGITS}:
+            return Decimal(value[DIGITS])
         case Row():
             return {name: plain(item) for name, item in value.asDict().items()}
         case list():
@@ -22,12 +25,3 @@ def plain(value: Any) -> Any:
             return bytes(value)
         case _:
             return value
-
-
-def same(left: Any, right: Any) -> bool:
-    """Compare values and types; doubles may differ in the last digit."""
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, float) and isinstance(right, float):
-        return (math.isnan(left) and math.isnan(right)) or left == pytest.approx(right, rel=1e-15, abs=0)
-    return bool(left == right) and repr(left) == repr(right)
