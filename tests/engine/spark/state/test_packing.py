@@ -77,7 +77,7 @@ def test_an_operator_over_all_keys_of_a_query_has_task_0() -> None:
 def test_the_page_is_a_hash_of_the_key() -> None:
     assert page_columns(level(), 1) == []
     page, _ = page_columns(level(), 64)
-    assert page == "`when`(`=`(`rel`, 1), PMOD(HASH(`r1`.`k`), 64), 0) AS page"
+    assert page == "`when`(`=`(`rel`, 1), `pmod`(`hash`(`r1`.`k`), 64), 0) AS page"
 
 
 def moving(ordinal: int, new: str | None, old: str | None, pages: tuple[int, int]) -> dict[str, Any]:
