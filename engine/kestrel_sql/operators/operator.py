@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 Key = tuple[Any, ...]
 Value = tuple[Any, ...]
@@ -72,6 +72,15 @@ class Output:
     timestamp: int
     window: Window | None = None
     old: Value | None = None
+
+
+@runtime_checkable
+class PacksState(Protocol):
+    """An operator that brings its state into the form in which it is stored."""
+
+    def pack(self, state: State) -> None:
+        """Change `state`, once for all rows of a batch."""
+        ...
 
 
 class Operator(Protocol):

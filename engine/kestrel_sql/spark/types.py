@@ -7,7 +7,7 @@ DECIMAL also has its plain text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct, contains
 
 MAX_PRECISION = 38
 """The widest DECIMAL that Spark can hold."""
@@ -61,7 +61,7 @@ def name(text: str) -> str:
 
 def is_wide(sql_type: SqlType | None) -> bool:
     """Whether a type is or contains a DECIMAL that no type of Spark holds."""
-    return _contains(sql_type, lambda leaf: isinstance(leaf, Decimal) and _is_wide(leaf))
+    return contains(sql_type, lambda part: isinstance(part, Decimal) and _is_wide(part))
 
 
 def _is_wide(size: Decimal) -> bool:
@@ -70,19 +70,7 @@ def _is_wide(size: Decimal) -> bool:
 
 def is_carried(sql_type: SqlType) -> bool:
     """Whether a type is or contains one whose values are carried."""
-    return is_wide(sql_type) or _contains(sql_type, lambda leaf: leaf == Struct(()))
-
-
-def _contains(sql_type: SqlType | None, wanted: Callable[[SqlType], bool]) -> bool:
-    match sql_type:
-        case Array(item):
-            return _contains(item, wanted)
-        case Map(key, value):
-            return _contains(key, wanted) or _contains(value, wanted)
-        case Struct(fields) if fields:
-            return any(_contains(field.type, wanted) for field in fields)
-        case _:
-            return sql_type is not None and wanted(sql_type)
+    return is_wide(sql_type) or contains(sql_type, lambda part: part == Struct(()))
 
 
 def to_spark(sql_type: SqlType | None) -> str:

@@ -8,37 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.types.schema import Schema
-from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import Decimal, SqlType, contains, with_leaves
 
 
 def has_own_scales(sql_type: SqlType | None) -> bool:
     """Whether a type is or contains a DECIMAL whose values have scales of their own."""
-    match sql_type:
-        case Decimal():
-            return sql_type.own_scales
-        case Array(item):
-            return has_own_scales(item)
-        case Map(key, value):
-            return has_own_scales(key) or has_own_scales(value)
-        case Struct(fields):
-            return any(has_own_scales(field.type) for field in fields)
-        case _:
-            return False
+    return contains(sql_type, lambda part: isinstance(part, Decimal) and part.own_scales)
 
 
 def with_own_scales(sql_type: SqlType, own: bool) -> SqlType:
     """Return a type whose DECIMALs, at any depth, all have values with scales of their own, or none has."""
-    match sql_type:
-        case Decimal():
-            return replace(sql_type, own_scales=own)
-        case Array(item):
-            return Array(with_own_scales(item, own))
-        case Map(key, value):
-            return Map(with_own_scales(key, own), with_own_scales(value, own))
-        case Struct(fields):
-            return Struct(tuple(Field(field.name, with_own_scales(field.type, own)) for field in fields))
-        case _:
-            return sql_type
+    return with_leaves(sql_type, lambda leaf: replace(leaf, own_scales=own) if isinstance(leaf, Decimal) else leaf)
 
 
 def at_declared_scales(schema: Schema) -> Schema:

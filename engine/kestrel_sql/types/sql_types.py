@@ -8,7 +8,7 @@ field name to value, with every field present. None is NULL everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -140,38 +140,53 @@ def is_numeric(sql_type: SqlType | None) -> bool:
     return isinstance(sql_type, Decimal) or sql_type in (INTEGER, BIGINT, DOUBLE)
 
 
+def contains(sql_type: SqlType | None, wanted: Callable[[SqlType], bool]) -> bool:
+    """Whether a type or one inside of it, at any depth, is wanted."""
+    if sql_type is None or wanted(sql_type):
+        return sql_type is not None
+    match sql_type:
+        case Array(item):
+            return contains(item, wanted)
+        case Map(key, value):
+            return contains(key, wanted) or contains(value, wanted)
+        case Struct(fields):
+            return any(contains(field.type, wanted) for field in fields)
+        case _:
+            return False
+
+
+def with_leaves(sql_type: SqlType, change: Callable[[SqlType], SqlType]) -> SqlType:
+    """Change the types that have no other types inside of them, at any depth."""
+    match sql_type:
+        case Array(item):
+            return Array(with_leaves(item, change))
+        case Map(key, value):
+            return Map(with_leaves(key, change), with_leaves(value, change))
+        case Struct(fields):
+            return Struct(tuple(Field(field.name, with_leaves(field.type, change)) for field in fields))
+        case _:
+            return change(sql_type)
+
+
 def resolve(sql_type: SqlType, custom: Mapping[str, SqlType]) -> SqlType:
     """Replace every custom type name, at any depth.
 
     Raises:
         TypeMismatchError: a name that `custom` does not have.
     """
-    match sql_type:
-        case NamedType(name):
-            if name not in custom:
-                hint = (
-                    did_you_mean(name, (*PRIMITIVES, *custom)) or f"create it first: CREATE TYPE {quote(name)} AS ...;"
-                )
-                raise TypeMismatchError(f"Cannot resolve unknown type: {name}", hint=hint)
-            return custom[name]
-        case Array(item):
-            return Array(resolve(item, custom))
-        case Map(key, value):
-            return Map(resolve(key, custom), resolve(value, custom))
-        case Struct(fields):
-            return Struct(tuple(Field(f.name, resolve(f.type, custom)) for f in fields))
-        case _:
-            return sql_type
+
+    def resolved(leaf: SqlType) -> SqlType:
+        if not isinstance(leaf, NamedType):
+            return leaf
+        if leaf.name not in custom:
+            near = did_you_mean(leaf.name, (*PRIMITIVES, *custom))
+            hint = near or f"create it first: CREATE TYPE {quote(leaf.name)} AS ...;"
+            raise TypeMismatchError(f"Cannot resolve unknown type: {leaf.name}", hint=hint)
+        return custom[leaf.name]
+
+    return with_leaves(sql_type, resolved)
 
 
 def contains_map(sql_type: SqlType) -> bool:
     """Whether a MAP occurs in the type, at any depth; key columns must not contain one."""
-    match sql_type:
-        case Map():
-            return True
-        case Array(item):
-            return contains_map(item)
-        case Struct(fields):
-            return any(contains_map(field.type) for field in fields)
-        case _:
-            return False
+    return contains(sql_type, lambda part: isinstance(part, Map))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
@@ -123,7 +124,7 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
 
 
 def _cases(count: int) -> str:
-    return f"{count} case{'s' if count != 1 else ''}" if count else "not reached"
+    return count_of(count, "case") if count else "not reached"
 
 
 def _print(

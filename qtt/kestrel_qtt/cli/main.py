@@ -27,6 +27,7 @@ from kestrel_qtt.cli.run import (
     add_run_options,
     add_selection,
     load_cases,
+    outcomes_of,
     report_errors,
     run_loaded,
     selection_of,
@@ -37,14 +38,12 @@ from kestrel_qtt.cli.warm import add_warm, warm_command
 from kestrel_qtt.cli.watch import add_watch, watch_command
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
-from kestrel_qtt.drivers.driver import DriverError, PlanningError, RunOptions
+from kestrel_qtt.drivers.driver import DriverError, PlanningError
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.report.plan_graph import mermaid_text
-from kestrel_qtt.report.text import watched
-from kestrel_qtt.runner import run_group
 
 EXAMPLES = """examples:
   qtt init orders && cd orders && qtt run cases     a script, three cases, and their first run
@@ -202,12 +201,7 @@ def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     # All variants of a chosen case are run, since what is written holds for all of them.
     chosen = {(case.file, case.line) for case in cases}
     cases = [case for case in loaded.cases if (case.file, case.line) in chosen]
-    engine = open_driver()
-    try:
-        running = run_group(cases, engine, RunOptions())
-        outcomes = [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
-    finally:
-        engine.close()
+    outcomes = outcomes_of(cases, open_driver)
     problems = 0
     for file in sorted({case.file for case in cases}):
         proposals = propose([(case, outcome) for case, outcome in outcomes if case.file == file])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
@@ -137,7 +138,7 @@ def _finding(each: Tried) -> Finding:
 
 
 def _count(each: Tried) -> str:
-    return f"{len(each.cases)} case{'s' if len(each.cases) != 1 else ''}"
+    return count_of(len(each.cases), "case")
 
 
 def _document(result: Mutation) -> dict[str, object]:

@@ -22,15 +22,14 @@ from kestrel_qtt.cli.run import (
     add_command,
     add_selection,
     load_cases,
+    outcomes_of,
     report_errors,
     selection_of,
 )
-from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import failure_text, watched
-from kestrel_qtt.runner import run_group
+from kestrel_qtt.report.text import failure_text
 
 QUESTION = "[a]ccept, [s]kip, [e]dit, [q]uit? "
 
@@ -131,12 +130,7 @@ def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
         return ExitCode.USAGE
     loaded = load_cases(arguments)
     cases = [case for case in selection_of(arguments).of(loaded.cases) if not case.tolerant]
-    engine = open_driver()
-    try:
-        running = run_group(cases, engine, RunOptions())
-        outcomes = [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
-    finally:
-        engine.close()
+    outcomes = outcomes_of(cases, open_driver)
     review = Review(out, input)
     failed = [(c, o) for c, o in outcomes if judge(c, o).status is not Status.PASSED]
     try:

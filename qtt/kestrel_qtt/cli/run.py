@@ -13,9 +13,9 @@ from rich.console import Console
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import Ledger
-from kestrel_qtt.cases.model import Case, Result, Status
+from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.cases.selection import Selection, SelectionError
-from kestrel_qtt.drivers.driver import PlanningDriver
+from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
@@ -23,7 +23,7 @@ from kestrel_qtt.report.ci import github_annotations, write_junit
 from kestrel_qtt.report.colour import coloured
 from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
-from kestrel_qtt.runner import file_error_result, run_cases
+from kestrel_qtt.runner import file_error_result, run_cases, run_group
 
 OpenDriver = Callable[[], PlanningDriver]
 
@@ -234,6 +234,16 @@ def _html_report(
         if engine is not None:
             engine.close()
     out.print(f"report: {file}", markup=False, highlight=False)
+
+
+def outcomes_of(cases: Sequence[Case], open_driver: OpenDriver) -> list[tuple[Case, Outcome]]:
+    """Run cases, showing progress, and give what came out of each."""
+    engine = open_driver()
+    try:
+        running = run_group(cases, engine, RunOptions())
+        return [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
+    finally:
+        engine.close()
 
 
 def report_errors(loaded: Loaded) -> ExitCode:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import Case, Result, Status
 from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, selection_of
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
@@ -146,7 +147,6 @@ def watch_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Exi
     try:
         watch.run()
     except KeyboardInterrupt:
-        watch.out.print(
-            "1 case fails" if len(watch.failing) == 1 else f"{len(watch.failing)} cases fail", highlight=False
-        )
+        failing = len(watch.failing)
+        watch.out.print(f"{count_of(failing, 'case')} fail{'s' * (failing == 1)}", highlight=False)
     return ExitCode.FAILURES if watch.failing or watch.errors else ExitCode.OK

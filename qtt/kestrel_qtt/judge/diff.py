@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, OutputRecord, Window
 from kestrel_qtt.judge.align import Pair, align
@@ -132,7 +133,7 @@ def topic_report(
     blocks: list[str] = []
     loosely = f" (compared {matching})" if str(matching) else ""
     if expected != actual:
-        blocks.append(f"topic {topic}: {expected} record{'s' * (expected != 1)} expected, {actual} written{loosely}")
+        blocks.append(f"topic {topic}: {count_of(expected, 'record')} expected, {actual} written{loosely}")
     elif all(each.moved_to is not None for each in found):
         blocks.append(f"topic {topic}: the order differs{loosely}")
     elif loosely:

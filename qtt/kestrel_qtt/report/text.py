@@ -14,6 +14,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import CLASS_PREFIX, Result, Status
 
 _LINE_EVERY = 10.0
@@ -23,7 +24,7 @@ _TOGETHER = 0.1
 _FIRST = "Spark starts and runs the first ones"
 """What the progress bar says until a case ends."""
 
-Watched = TypeVar("Watched")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,10 @@ class Summary:
 
     def __str__(self) -> str:
         counts = [f"{self.passed} passed"]
-        others = ((self.failed, "failed"), (self.errors, "error"), (self.skipped, "known gap"))
-        counts += [f"{n} {word}{'s' * (n > 1 and word != 'failed')}" for n, word in others if n]
+        counts += [f"{self.failed} failed"] if self.failed else []
+        counts += [
+            count_of(number, what) for number, what in ((self.errors, "error"), (self.skipped, "known gap")) if number
+        ]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
         if self.loose:
             text += f"\nof those that passed, {self.loose} with `ignore`, `unordered` or `tolerance`"
@@ -129,7 +132,7 @@ def gap_text(result: Result) -> str:
     return f"{result.case.id}: {result.reason}"
 
 
-def watched(results: Iterator[Watched], total: int, console: Console) -> Iterator[Watched]:
+def watched(results: Iterator[_T], total: int, console: Console) -> Iterator[_T]:
     """Pass what is said of each case through, and show progress: on a terminal at once, elsewhere every ten seconds."""
     if console.is_terminal:
         yield from _with_bar(results, total, console)
@@ -153,7 +156,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _with_bar(results: Iterator[Watched], total: int, console: Console) -> Iterator[Watched]:
+def _with_bar(results: Iterator[_T], total: int, console: Console) -> Iterator[_T]:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     # Rich would also print to this console what goes to a standard output that is a file.
     progress = Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())

@@ -14,7 +14,8 @@ from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, St
 Session = list[Any]
 """End and start (ms), group and key; the sessions of a key are sorted by end, then start."""
 
-_END, _START, _GROUP, _KEY = 0, 1, 2, 3
+END, START, GROUP, KEY = 0, 1, 2, 3
+"""The parts of a session."""
 
 _GONE = "gone"
 """The part of a state with the ends, starts and keys of sessions that were replaced since `pack`."""
@@ -59,8 +60,8 @@ class SessionWindowAggregate:
         sessions = state.setdefault("sessions", {}).get(packed_key, [])
         around = self._around(row.timestamp, sessions, state)
         merged = sessions[around]
-        start = min([row.timestamp, *(session[_START] for session in merged)])
-        end = max([row.timestamp, *(session[_END] for session in merged)])
+        start = min([row.timestamp, *(session[START] for session in merged)])
+        end = max([row.timestamp, *(session[END] for session in merged)])
         if end < close:
             return []
         outputs: list[Output] = []
@@ -68,7 +69,7 @@ class SessionWindowAggregate:
             outputs = [self._tombstone(key, session) for session in merged]
         group = new_group(self.columns, self.calls, end)
         for session in merged:
-            merge(group, session[_GROUP], self.calls)
+            merge(group, session[GROUP], self.calls)
         add(group, self.columns, self.calls, value, state)
         self.replace(packed_key, merged, [end, start, group, list(key)], state)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
@@ -86,7 +87,7 @@ class SessionWindowAggregate:
             heappush(state.setdefault("ends", []), [*bounds, packed_key])
         if _put(sessions, session):
             state.setdefault(_GONE, []).append([*bounds, packed_key])
-        state["newest"] = max(state.get("newest", session[_END]), session[_END])
+        state["newest"] = max(state.get("newest", session[END]), session[END])
 
     def pack(self, state: State) -> None:
         """Sort a state by key and end, so that its bytes do not tell in which order sessions came and went."""
@@ -111,9 +112,9 @@ class SessionWindowAggregate:
     def _around(self, timestamp: int, sessions: list[Session], state: State) -> slice:
         """Find the sessions within the gap that have not expired; such sessions of a key do not overlap."""
         earliest = max(timestamp - self.gap_ms, self._expired(state) + 1)
-        first = bisect_left(sessions, earliest, key=lambda session: session[_END])
+        first = bisect_left(sessions, earliest, key=lambda session: session[END])
         last = first
-        while last < len(sessions) and sessions[last][_START] <= timestamp + self.gap_ms:
+        while last < len(sessions) and sessions[last][START] <= timestamp + self.gap_ms:
             last += 1
         return slice(first, last)
 
@@ -124,7 +125,7 @@ class SessionWindowAggregate:
 
     def _tombstone(self, key: Key, session: Session) -> Output:
         end, start = _bounds(session)
-        return Output(key, None, end, window=(start, end), old=(*result(session[_GROUP], self.calls), start, end))
+        return Output(key, None, end, window=(start, end), old=(*result(session[GROUP], self.calls), start, end))
 
     def prune(self, state: State) -> None:
         """Delete the sessions whose retention is over; it is at least gap + grace, for pull queries read sessions."""
@@ -139,15 +140,15 @@ class SessionWindowAggregate:
         ends = state.get("ends", [])
         while ends and ends[0][0] < close:
             session = _take(ends, state)
-            if session is not None and session[_END] // segment >= (state["newest"] - self.retention_ms) // segment:
+            if session is not None and session[END] // segment >= (state["newest"] - self.retention_ms) // segment:
                 end, start = _bounds(session)
-                value = (*result(session[_GROUP], self.calls), start, end)
-                outputs.append(Output(tuple(session[_KEY]), value, end, window=(start, end)))
+                value = (*result(session[GROUP], self.calls), start, end)
+                outputs.append(Output(tuple(session[KEY]), value, end, window=(start, end)))
         return outputs
 
 
 def _bounds(session: Session) -> tuple[int, int]:
-    return session[_END], session[_START]
+    return session[END], session[START]
 
 
 def _put(sessions: list[Session], session: Session) -> bool:

@@ -246,9 +246,12 @@ def _call(writer: Generator, tree: Tree) -> str:
 def _cast(writer: Generator, tree: Tree) -> str:
     """Write a cast to a type without parameters as a call of the type's name, and others in Spark's short form."""
     kind, value = writer.sql(tree, "to"), writer.sql(tree, "this")
-    if kind in _CASTS:
-        return f"`{kind}`({value})"
-    return f"({value} :: {kind})" if isinstance(tree.parent, exp.Dot) else f"{value} :: {kind}"
+    return f"`{kind}`({value})" if kind in _CASTS else f"{value} :: {kind}"
+
+
+def _dot(writer: Generator, tree: Tree) -> str:
+    struct = writer.sql(tree, "this")
+    return f"{f'({struct})' if isinstance(tree.this, exp.Cast) else struct}.{writer.sql(tree, 'expression')}"
 
 
 def _paren(writer: Generator, tree: Tree) -> str:
@@ -294,5 +297,6 @@ class _CallWriter(SparkGenerator):
         **_CALLS,
         exp.Anonymous: _call,
         exp.Cast: _cast,
+        exp.Dot: _dot,
         exp.Paren: _paren,
     }

@@ -36,6 +36,12 @@ def can_run(rows: pa.RecordBatch) -> bool:
     return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
 
 
+def are_near(rows: pa.RecordBatch) -> bool:
+    """Whether no timestamp is so far in the past or the future that sums with it could overflow."""
+    times = rows.column("ts").to_numpy()
+    return bool(times.min() > -FAR_MS and times.max() < FAR_MS)
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """Outputs without their envelope.

@@ -11,10 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
-from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
-from kestrel_sql.operators.operator import Output, Row
+from kestrel_sql.operators.operator import Output, PacksState, Row
 from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
@@ -24,9 +21,6 @@ from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import MAX_OUTPUTS, MIN_ROWS, can_run, output_structs
 from kestrel_sql.spark.state.level import Level
-
-_PACKED = (TimeWindowAggregate, SessionWindowAggregate, StreamStreamJoin)
-"""Operators that bring their state into the form in which it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,7 @@ class PageRunner:
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
-            if isinstance(stateful.operator, _PACKED):
+            if isinstance(stateful.operator, PacksState):
                 stateful.operator.pack(state.get(str(stateful.output.relation), {}))
 
     def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:

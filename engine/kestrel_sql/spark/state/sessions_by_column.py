@@ -12,15 +12,22 @@ import pyarrow as pa
 
 from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, greatest
 from kestrel_sql.operators.aggregates.groups import Group
-from kestrel_sql.operators.aggregates.sessions import Session, SessionWindowAggregate
+from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session, SessionWindowAggregate
 from kestrel_sql.operators.operator import Output, Row, State
 from kestrel_sql.spark.io.columns import to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.by_column import ColumnAggregate, Grouped, Shares
-from kestrel_sql.spark.state.column_rows import FAR_MS, MANY_ROWS, Made, codes_of, enveloped, output_structs, sorted_by
-
-_END, _START, _GROUP = 0, 1, 2
+from kestrel_sql.spark.state.column_rows import (
+    FAR_MS,
+    MANY_ROWS,
+    Made,
+    are_near,
+    codes_of,
+    enveloped,
+    output_structs,
+    sorted_by,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +75,8 @@ class ColumnSessions(ColumnAggregate):
 
     def accepts(self, rows: pa.RecordBatch) -> bool:
         """Whether there are many rows, and none is too far in the past or the future."""
-        times = rows.column("ts").to_numpy()
-        near = bool(times.min() > -FAR_MS and times.max() < FAR_MS)
-        return near and rows.num_rows >= MANY_ROWS and self._sessions.gap_ms + self._sessions.grace_ms < FAR_MS
+        closed = self._sessions.gap_ms + self._sessions.grace_ms
+        return rows.num_rows >= MANY_ROWS and closed < FAR_MS and are_near(rows)
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
@@ -106,8 +112,8 @@ class ColumnSessions(ColumnAggregate):
         owners = np.concatenate([np.repeat(np.arange(len(names)), [len(each) for each in lists]), groups])
         clusters = self._clusters(
             owners,
-            np.concatenate([np.array([each[_START] for each in stored], np.int64), times]),
-            np.concatenate([np.array([each[_END] for each in stored], np.int64), times]),
+            np.concatenate([np.array([each[START] for each in stored], np.int64), times]),
+            np.concatenate([np.array([each[END] for each in stored], np.int64), times]),
         )
         count = int(clusters.max()) + 1
         held = np.bincount(clusters[: len(stored)], minlength=count)
@@ -141,8 +147,8 @@ class ColumnSessions(ColumnAggregate):
         starts = np.flatnonzero(np.concatenate([[True], np.diff(clusters[order]) != 0]))
         segments = Segments(starts, len(order))
         stored = [sessions[cluster] for cluster in clusters[order[starts]].tolist()]
-        highs = _running(times[order], segments, [None if each is None else each[_END] for each in stored])
-        lows = _running(-times[order], segments, [None if each is None else -each[_START] for each in stored])
+        highs = _running(times[order], segments, [None if each is None else each[END] for each in stored])
+        lows = _running(-times[order], segments, [None if each is None else -each[START] for each in stored])
         high, low = segments.before(highs.first, highs.after), segments.before(lows.first, lows.after)
         joins = (times[order] - gap <= high.values) & (times[order] + gap >= -low.values)
         joins &= high.values > before[order] - closed
@@ -176,14 +182,14 @@ class ColumnSessions(ColumnAggregate):
         clusters, numbers = np.unique(spread.clusters[at], return_inverse=True)
         stored = [spread.stored[cluster] for cluster in clusters.tolist()]
         names = [spread.names[cluster] for cluster in clusters.tolist()]
-        held = [{} if each is None else {name: each[_GROUP]} for name, each in zip(names, stored, strict=True)]
+        held = [{} if each is None else {name: each[GROUP]} for name, each in zip(names, stored, strict=True)]
         shares = Shares(range(len(held)), numbers, np.zeros(len(at), np.int64))
         grouped, folded, ends = self._update(sorted_by(rows, at), shares, {"held": held})
         mine = [stored[number] for number in numbers[grouped.order[grouped.rows.starts]].tolist()]
         starts = _running(
             -grouped.given_times[grouped.order],
             grouped.rows,
-            [None if each is None else -each[_START] for each in mine],
+            [None if each is None else -each[START] for each in mine],
         )
         for key, name, session, start, end, own in zip(
             grouped.keys, grouped.names, mine, starts.states, ends.states, grouped.own, strict=True

@@ -16,7 +16,7 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.state.column_rows import FAR_MS, valid
+from kestrel_sql.spark.state.column_rows import FAR_MS, are_near, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows
 from kestrel_sql.spark.state.time_matches import Arrived, Meetable, chunks, expanded
@@ -72,8 +72,7 @@ class ColumnStreamJoin(KeyedColumns):
 
     def accepts(self, rows: pa.RecordBatch) -> bool:
         """Whether there are many rows, none has a window, and none is too far in the past or the future."""
-        times = rows.column("ts").to_numpy()
-        return super().accepts(rows) and bool(times.min() > -FAR_MS and times.max() < FAR_MS)
+        return super().accepts(rows) and are_near(rows)
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""

@@ -43,7 +43,7 @@ class Waiting:
         times: its timestamp (ms).
         closes: the row of the batch that closes its window, if it waits; the number of rows without one.
         waits: whether it waits or has waited.
-        places: its index in `meetable`; one too many if it is not there.
+        indices: its index in `meetable`; one too many if it is not there.
         met: for each row of `meetable` the first row of the batch that meets it; the number of rows without one.
     """
 
@@ -56,7 +56,7 @@ class Waiting:
     times: Numbers
     closes: Numbers
     waits: Flags
-    places: Numbers
+    indices: Numbers
     met: Numbers
 
     def advance(self, start: int, end: int, causes: Numbers, met: Numbers) -> tuple[Numbers, Numbers]:
@@ -79,7 +79,7 @@ class Waiting:
     def _closed(self, start: int, end: int) -> Numbers:
         """The rows whose windows those of a range of the batch close, by timestamp, list, key and arrival."""
         rows = np.flatnonzero(
-            self.waits & (self.closes >= start) & (self.closes < end) & (self.met[self.places] >= self.closes)
+            self.waits & (self.closes >= start) & (self.closes < end) & (self.met[self.indices] >= self.closes)
         )
         names = [self._name(row) for row in rows.tolist()]
         numbers = {name: number for number, name in enumerate(sorted(set(names)))}
@@ -108,7 +108,7 @@ class Waiting:
             pending.forget(state, self.operator.rank(side), name, int(self.meetable.times[at]))
         if self.waits[:size].any():
             pending.prepare(state)
-        still = self.waits[:size] & (self.closes[:size] == size) & (self.met[self.places[:size]] == size)
+        still = self.waits[:size] & (self.closes[:size] == size) & (self.met[self.indices[:size]] == size)
         for number, rows in enumerate(self.keyed.sides):
             own = pa.array(np.flatnonzero(still[rows.at]))
             at = rows.at[own]
@@ -133,9 +133,9 @@ def waiting_rows(
     # All rows of a key and timestamp meet the same rows, so that the first one stands for all.
     first, counts = meetable.spans(sides * groups + own_groups, times, times)
     absent = (counts == 0) | (own_groups < 0)
-    places = np.full(size, len(meetable.order))
+    indices = np.full(size, len(meetable.order))
     known = meetable.arrivals >= 0
-    places[meetable.arrivals[known]] = np.flatnonzero(known)
+    indices[meetable.arrivals[known]] = np.flatnonzero(known)
     all_sides, all_times = np.concatenate([arrived.sides, sides]), np.concatenate([arrived.times, times])
     return Waiting(
         operator=operator,
@@ -147,7 +147,7 @@ def waiting_rows(
         times=all_times,
         closes=_closes(operator, arrived, all_sides, all_times),
         waits=np.arange(size + len(stored)) >= size,
-        places=np.concatenate([places, np.where(absent, len(meetable.order), first)]),
+        indices=np.concatenate([indices, np.where(absent, len(meetable.order), first)]),
         met=np.full(len(meetable.order) + 1, size),
     )
 
