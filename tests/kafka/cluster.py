@@ -66,6 +66,7 @@ def _process(folder: Path, main: str, *arguments: str) -> Iterator[subprocess.Po
         "HOME": str(folder),
         "JAVA_HOME": os.environ["JAVA_HOME"],
         "PATH": "/usr/bin:/bin",
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.decommission.enabled=true",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": HOST,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,8 +22,10 @@ from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.run.application import Application
 from tests.kafka.applications import Applications, production_session
-from tests.kafka.helpers import SUBMIT_ARGUMENTS
+from tests.kafka.helpers import SUBMIT_ARGUMENTS, create
+from tests.kafka.s3 import S3, s3_server
 from tests.kafka.secured import Secured, start_secured
+from tests.kafka.stored import Stored
 
 collect_ignore = ["cases"]
 """Cases for a broker: `test_cases.py` runs them there."""
@@ -115,3 +118,17 @@ def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that does not answer is given up sooner than users want it."""
     monkeypatch.setattr("kestrel_sql.kafka.client.offsets._ANSWER_S", 0.5)
+
+
+@pytest.fixture
+def s3() -> Iterator[S3]:
+    with s3_server() as server:
+        server.make_bucket("bucket")
+        yield server
+
+
+@pytest.fixture
+def stored(kafka: KafkaConfig, tmp_path: Path) -> Stored:
+    name = f"store_{time.time_ns()}"
+    create(kafka.servers, 2, f"{name}_s")
+    return Stored(kafka.servers, tmp_path, {}, name)

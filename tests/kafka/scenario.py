@@ -6,8 +6,8 @@ import json
 import random
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.spark.checkpoint.batch_log import numbered
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, reach, read, start
 from tests.kafka.processes import await_in
@@ -68,6 +70,9 @@ class Scenario:
     rows: int
     began: int
     sinks: Sequence[str] = ALL
+    store: CheckpointPath | None = None
+    """Where checkpoints of processes are, if not in `folder`; `settings` of Spark reach it."""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def produce(self) -> None:
         random_ = random.Random(self.rows)
@@ -79,8 +84,8 @@ class Scenario:
             )
             produce(self.servers, f"{self.name}_{topic}", rows)
 
-    def checkpoint(self, run_name: str) -> Path:
-        return self.folder / run_name
+    def checkpoint(self, run_name: str) -> CheckpointPath:
+        return (self.store or self.folder) / run_name
 
     def text(self, run_name: str) -> str:
         return "\n".join((SOURCES, *(QUERIES[sink] for sink in self.sinks))).format(self.name, run_name)
@@ -91,13 +96,14 @@ class Scenario:
         return path
 
     def start(self, run_name: str, *options: str) -> subprocess.Popen[bytes]:
-        log = self.folder / f"{run_name}.log"
-        return start(self.script(run_name), self.servers, self.checkpoint(run_name), *LEAN, *SMALL, *options, log=log)
+        log, checkpoint = self.folder / f"{run_name}.log", str(self.checkpoint(run_name))
+        conf = [word for item in self.settings.items() for word in ("--spark-conf", "=".join(item))]
+        return start(self.script(run_name), self.servers, checkpoint, *LEAN, *SMALL, *conf, *options, log=log)
 
     def finish(self, run_name: str, spark: SparkSession) -> None:
         """Run in this process until all records are read."""
         applications = Applications(spark, KafkaConfig(servers=self.servers))
-        done = applications.catch_up(self.text(run_name), self.checkpoint(run_name))
+        done = applications.catch_up(self.text(run_name), self.folder / run_name)
         assert done.well, done.text
 
     def said(self, run_name: str) -> str:
@@ -155,8 +161,12 @@ class Scenario:
 
     def begun(self, run_name: str) -> int:
         """The number of queries with a begun but uncommitted batch in the checkpoint."""
+        return len(self.begun_sinks(run_name))
+
+    def begun_sinks(self, run_name: str) -> set[str]:
+        """The sinks of these queries."""
         done = self._batches(run_name, "commits")
-        return sum(number > done.get(sink, _NONE) for sink, number in self._batches(run_name, "offsets").items())
+        return {sink for sink, number in self._batches(run_name, "offsets").items() if number > done.get(sink, _NONE)}
 
     def ahead(self, run_name: str) -> int:
         """Return the number of queries with a batch that is committed on the broker but not in the checkpoint."""
@@ -194,9 +204,9 @@ class Scenario:
     def _batches(self, run_name: str, log: str) -> dict[str, int]:
         """The last batch in one of Spark's logs, by sink."""
         found = {}
-        for query in self.checkpoint(run_name).glob("queries/*"):
-            numbers = [int(entry.name) for entry in query.glob(f"{log}/[0-9]*") if entry.name.isdigit()]
-            found[_sink_of(query.name)] = max(numbers, default=_NONE)
+        queries = self.checkpoint(run_name) / "queries"
+        for query in queries.iterdir() if queries.is_dir() else ():
+            found[_sink_of(query.name)] = max(numbered(query / log), default=_NONE)
         return found
 
 

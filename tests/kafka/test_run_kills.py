@@ -233,7 +233,7 @@ class Blows:
         scenario, name = self.scenario, self.run_name
         signal_all(process, signal.SIGSTOP)
         applications = Applications(self.spark, KafkaConfig(servers=scenario.servers))
-        second = applications.catch_up(scenario.text(name), scenario.checkpoint(name))
+        second = applications.catch_up(scenario.text(name), scenario.folder / name)
         assert "in use by another kestrel run" in second.text
         # What a shared folder does that has lost touch with the first.
         (scenario.checkpoint(name) / "lock").unlink()

@@ -142,7 +142,7 @@ def test_messages_as_json_lines_name_query_batch_and_record() -> None:
     first, second, third = (json.loads(line) for line in out.getvalue().splitlines())
     assert first.pop("message").startswith("CTAS_T_1: the record at s, partition 3, offset 14, cannot be read")
     assert first.pop("time")
-    position = {"topic": "s", "partition": 3, "offset": 14}
+    position = {"task": 3, "topic": "s", "partition": 3, "offset": 14}
     assert first == {"level": "warning", "batch": 9, "query": "CTAS_T_1", **position}
     assert (second["message"], second["query"], second["batch"], second["lag"]) == (
         "progress",

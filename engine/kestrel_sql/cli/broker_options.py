@@ -25,7 +25,7 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")
     group.add_argument(
         "--checkpoint",
-        type=_checkpoint,
+        type=checkpoint_option,
         metavar="DIR|URI",
         help="a folder, s3a://… or hdfs://… for the progress and state of the run; the same command resumes from it",
     )
@@ -47,7 +47,7 @@ def add_broker_options(parser: Any) -> Any:
         "--spark-conf",
         action="append",
         default=[],
-        type=_pair,
+        type=setting_option,
         metavar="K=V",
         help="a setting of Spark; may be repeated",
     )
@@ -71,8 +71,12 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in arguments.set if not name.startswith(_REGISTRY)}
 
 
-def _checkpoint(text: str) -> Path | StoreUri:
-    """The folder or store that an option names."""
+def checkpoint_option(text: str) -> Path | StoreUri:
+    """The folder or store that an option names.
+
+    Raises:
+        ArgumentTypeError: there are no such checkpoints.
+    """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
     if scheme is None:
         return Path(text)
@@ -123,7 +127,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def setting_option(text: str) -> tuple[str, str]:
+    """The name and value of a setting.
+
+    Raises:
+        ArgumentTypeError: it is no K=V.
+    """
     name, separator, value = text.partition("=")
     if not (name and separator):
         raise argparse.ArgumentTypeError(f"K=V, not {text!r}")

@@ -137,6 +137,8 @@ def _server(
         engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
         return memory_server(engine, settings)
     run = run_settings(arguments)
+    # A store is refused before the broker is asked.
+    run = replace(run, checkpoint=run.folder)
 
     def say(sentence: str) -> None:
         errors.print(Text(sentence, "yellow"), soft_wrap=True)

@@ -1,10 +1,11 @@
-"""`kestrel state`: looks into the state of a checkpoint and rescales it, without a broker and without Spark."""
+"""`kestrel state`: looks into the state of a checkpoint and rescales it, without a broker or a session of Spark."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,16 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.admin.readable import readable
+from kestrel_sql.cli.broker_options import checkpoint_option, setting_option
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.kafka.connector.store import open_store_to_read
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
+from kestrel_sql.kafka.run.run import StoreUri
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.operators.operator import Key, Value, Window
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.stored.difference import Difference, differences
 from kestrel_sql.spark.stored.parquet import export_query
 from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
@@ -33,6 +38,7 @@ _EXAMPLES = """examples:
   kestrel state show /data/app '["tea", 7]' --query CTAS_COUNTS_1
                                                          those of a key of two columns, in one query
   kestrel state export /data/app --parquet out           out/QUERY/STEP.parquet, for pandas, DuckDB or Spark
+  kestrel state ls s3a://bucket/app                      those of a checkpoint on a store
   kestrel state diff /data/app /backup/app               the keys whose rows differ; exit code 1 if there are any
   kestrel state rescale --checkpoint /data/app --partitions 8
                                                          the states of a stopped run for 8 cores instead of 2
@@ -59,45 +65,64 @@ def add_state_parser(commands: Any) -> None:
         parser.add_argument("--functions", type=Path, action="append", default=[], metavar="FILE", help=_FUNCTIONS)
         return parser
 
-    folder = "the folder of --checkpoint of a run, or Spark's checkpoint of one query"
+    folder = "the --checkpoint of a run, a folder or a store, or Spark's checkpoint of one query"
     ls = add("ls", "list the stateful steps of the queries: pages, keys, rows, bytes, stream times")
-    ls.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help=folder)
+    ls.add_argument("checkpoint", type=checkpoint_option, metavar="CHECKPOINT", help=folder)
     ls.add_argument("--json", action="store_true", help="print one JSON object for each step")
     show = add("show", "show the rows of one key")
-    show.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help=folder)
+    show.add_argument("checkpoint", type=checkpoint_option, metavar="CHECKPOINT", help=folder)
     show.add_argument("key", metavar="KEY", help="the key; for one of several columns a JSON list")
     export = add("export", "write the rows of all steps to files")
-    export.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help=folder)
+    export.add_argument("checkpoint", type=checkpoint_option, metavar="CHECKPOINT", help=folder)
     export.add_argument("--parquet", type=Path, metavar="DIR", required=True, help="a new or an empty folder")
     diff = add("diff", "say which keys and rows of two checkpoints differ")
-    diff.add_argument("left", type=Path, metavar="A", help=folder)
-    diff.add_argument("right", type=Path, metavar="B", help="another one")
+    diff.add_argument("left", type=checkpoint_option, metavar="A", help=folder)
+    diff.add_argument("right", type=checkpoint_option, metavar="B", help="another one")
     diff.add_argument(
         "--limit", type=int, default=_SHOWN, metavar="N", help=f"show at most N differences ({_SHOWN} by default)"
     )
     rescale = add("rescale", "rewrite the states of a stopped run for other numbers of partitions and pages")
-    rescale.add_argument("--checkpoint", type=Path, metavar="DIR", required=True, help="the folder of a stopped run")
+    rescale.add_argument("--checkpoint", type=_folder, metavar="DIR", required=True, help="the folder of a stopped run")
     partitions = "the partitions of each stateful level: how many cores can work on it at once"
     rescale.add_argument("--partitions", type=int, metavar="N", required=True, help=partitions)
     pages = "the pages of each task, which stay as they are by default"
     rescale.add_argument("--pages", type=int, metavar="M", help=pages)
+    for parser in (ls, show, export, diff):
+        parser.add_argument(
+            "--spark-conf", action="append", default=[], type=setting_option, metavar="K=V", help=_SETTINGS
+        )
     for parser in (ls, show, export, diff, rescale):
         parser.add_argument("--query", metavar="QUERY", help="only this query, by its id or its name")
 
 
 _FUNCTIONS = "functions of your own, as the run has them"
+_SETTINGS = "a setting for a store, such as spark.hadoop.fs.s3a.endpoint=URL; may be repeated"
+
+
+def _folder(text: str) -> Path:
+    found = checkpoint_option(text)
+    if isinstance(found, StoreUri):
+        raise argparse.ArgumentTypeError(
+            f"a folder, not {text}: copy the checkpoint from the store, rescale the copy, and run from there"
+        )
+    return found
 
 
 def state_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Run an action; returns the exit code.
 
     Raises:
-        EngineError: there is no checkpoint, it is damaged, or it has no such query.
+        EngineError: there is no checkpoint, it is damaged, or it has no such query; a store does not answer.
     """
-    return _ACTIONS[arguments.action](arguments, out, errors)
+    with ExitStack() as stack:
+        for name in ("checkpoint", "left", "right"):
+            if isinstance(given := getattr(arguments, name, None), StoreUri):
+                opened = open_store_to_read(given.text, dict(arguments.spark_conf))
+                setattr(arguments, name, stack.enter_context(opened))
+        return _ACTIONS[arguments.action](arguments, out, errors)
 
 
-def _queries(arguments: argparse.Namespace, folder: Path) -> list[StoredQuery]:
+def _queries(arguments: argparse.Namespace, folder: CheckpointPath) -> list[StoredQuery]:
     return stored_queries(folder, functions_with(arguments.functions), arguments.query)
 
 

@@ -58,7 +58,9 @@ class BadRecords:
                 self.counts[query if self.is_persistent(query) else TRANSIENT] += len(positions)
         for entry in fresh:
             query, topic = query_of(entry.logger), entry.topic
-            with about(query=query, topic=topic, partition=entry.partition, offset=entry.offset):
+            # The task that reads a record is that of its partition.
+            task = entry.partition
+            with about(query=query, task=task, topic=topic, partition=entry.partition, offset=entry.offset):
                 self.say(sentence_of(entry, " (more of this kind are only counted)"))
 
     def note_errors(self, errors: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import kestrel_sql
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.cluster.packaging import archives
+from kestrel_sql.spark.runtime.environment import quiet_folder
 
 INSTALLED = "spark.kestrel.installed"
 """A setting of Kestrel; `true` if `kestrel-sql` is installed on the executors, so that nothing is packaged."""
@@ -47,7 +48,7 @@ def cluster_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
     # Stateful operators and Python sources also have workers beside the driver, with the Python of the executors.
     # With an editable install, the engine is in no folder of sys.path.
     engine = str(Path(next(iter(kestrel_sql.__path__))).parent)
-    paths = (engine, *sys.path, os.environ.get("PYTHONPATH", ""))
+    paths = (str(quiet_folder()), engine, *sys.path, os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
     packaged = [f"{path}#{folder}" for path, folder in zip(archives(), _FOLDERS, strict=True)]
     return {

@@ -1,12 +1,27 @@
-"""Checkpoints on a store: which stores there are, and what Spark needs to reach them."""
+"""Checkpoints on a store: which stores there are, what Spark needs to reach them, and how to read one without Spark."""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import s3_jars
-from kestrel_sql.spark.state.checkpoint_path import manager_settings
+from kestrel_sql.spark.runtime.class_archive import archive_options
+from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment
+from kestrel_sql.spark.state.checkpoint_path import Store, StorePath, manager_settings
 
 STORES = ("s3a", "hdfs")
 """The schemes of the stores of `--checkpoint`."""
+
+_HADOOP = "spark.hadoop."
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_END_S = 10
 
 
 def store_settings(uri: str) -> dict[str, str]:
@@ -17,3 +32,43 @@ def store_settings(uri: str) -> dict[str, str]:
     """
     jars = {"spark.jars": s3_jars().setting} if uri.startswith("s3a:") else {}
     return {**jars, **manager_settings(uri)}
+
+
+@contextmanager
+def open_store_to_read(uri: str, settings: Mapping[str, str]) -> Iterator[StorePath]:
+    """Reach a checkpoint on a store until the end of the block, through a JVM without a session of Spark.
+
+    Args:
+        uri: the checkpoint.
+        settings: settings as for Spark; those of `spark.hadoop.` count.
+
+    Raises:
+        EngineError: it does not answer, has no such bucket, or refuses the credentials; or no Java was found.
+    """
+    prepare_environment()
+    conf = SparkConf(loadDefaults=False)
+    conf.set("spark.driver.extraJavaOptions", archive_options(f"{_SHORT_LIVED} {log_settings()}"))
+    conf.set("spark.jars", store_settings(uri).get("spark.jars", ""))
+    launch: Any = launch_gateway
+    gateway = launch(conf)
+    try:
+        store = Store(gateway.jvm, uri, lambda: _configuration(gateway.jvm, settings))
+        store.check(writes=False)
+        yield StorePath(store, uri.rstrip("/"))
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise EngineError(str(error.strerror), hint="check the store and try again") from error
+    finally:
+        gateway.shutdown()
+        # The JVM ends with its standard input.
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_END_S)
+
+
+def _configuration(jvm: Any, settings: Mapping[str, str]) -> Any:
+    conf = jvm.org.apache.hadoop.conf.Configuration()
+    for name, value in settings.items():
+        if name.startswith(_HADOOP):
+            conf.set(name.removeprefix(_HADOOP), value)
+    return conf

@@ -70,8 +70,8 @@ class RunSettings:
         """
         if isinstance(self.checkpoint, StoreUri):
             raise EngineError(
-                f"kestrel serve has no checkpoint on a store yet: {self.checkpoint.text}",
-                hint="name a folder; kestrel run takes a store",
+                f"kestrel serve takes a folder for its checkpoint, not the store {self.checkpoint.text}",
+                hint="name a folder, or give the statements to kestrel run, which takes a store",
             )
         return self.checkpoint
 

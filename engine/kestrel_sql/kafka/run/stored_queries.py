@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kestrel_sql.errors import CheckpointError, did_you_mean
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.run.layout import MANIFEST, QUERIES, READY
@@ -11,11 +9,12 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
 from kestrel_sql.topics.paths import path_part
 
 
-def stored_queries(folder: Path, functions: Registry, wanted: str | None = None) -> list[StoredQuery]:
+def stored_queries(folder: CheckpointPath, functions: Registry, wanted: str | None = None) -> list[StoredQuery]:
     """Open the queries of a checkpoint that have committed a batch or may do so.
 
     Args:
@@ -47,7 +46,7 @@ def stored_queries(folder: Path, functions: Registry, wanted: str | None = None)
     return [found]
 
 
-def _opened(folder: Path, query: ManifestQuery, functions: Registry) -> StoredQuery:
+def _opened(folder: CheckpointPath, query: ManifestQuery, functions: Registry) -> StoredQuery:
     return open_stored(
         folder / QUERIES / path_part(query.id),
         functions,
@@ -58,7 +57,7 @@ def _opened(folder: Path, query: ManifestQuery, functions: Registry) -> StoredQu
     )
 
 
-def _chosen(folder: Path, queries: list[ManifestQuery], wanted: str | None) -> list[ManifestQuery]:
+def _chosen(folder: CheckpointPath, queries: list[ManifestQuery], wanted: str | None) -> list[ManifestQuery]:
     if wanted is None:
         return queries
     chosen = [query for query in queries if wanted.upper() in (query.id.upper(), query.name.upper())]
@@ -67,7 +66,7 @@ def _chosen(folder: Path, queries: list[ManifestQuery], wanted: str | None) -> l
     return chosen
 
 
-def _unknown(folder: Path, wanted: str, known: list[str]) -> CheckpointError:
+def _unknown(folder: CheckpointPath, wanted: str, known: list[str]) -> CheckpointError:
     return CheckpointError(
         f"the checkpoint {folder} has no query {wanted}",
         hint=did_you_mean(wanted.upper(), known) or f"its queries are {', '.join(known) or 'none'}",

@@ -2,7 +2,8 @@
 
 Each owner creates a file of its own, `lease/N`, which must not exist before; N is the fencing number. The owner of the
 highest number holds the checkpoint. Whoever wants it watches the file by its own clock: one that stays the same for the
-whole lease belongs to an owner that is dead or frozen.
+whole lease belongs to an owner that is dead or frozen. An owner that could not renew its file for so long, because the
+store was away or the process was frozen, takes the next number itself, unless another was first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _USE_ANOTHER = "stop that one first, or use another checkpoint for this one"
 
 @dataclass(slots=True, kw_only=True)
 class Lease:
-    """A lease on a checkpoint of `seconds`; `lose` is called when another has taken it, or it could not be renewed."""
+    """A lease on a checkpoint of `seconds`; `lose` is called when another has taken it, or its files were deleted."""
 
     checkpoint: CheckpointPath
     lose: Callable[[], None]
@@ -42,6 +43,7 @@ class Lease:
     """Why the lease was lost, empty unless it was."""
     _owner: Mapping[str, Any] = field(default_factory=lambda: _owner())
     _renewed: int = 0
+    _say: Callable[[str], None] = lambda _: None
     _closed: Event = field(default_factory=Event)
     _renewing: Thread | None = None
 
@@ -52,12 +54,12 @@ class Lease:
             CheckpointInUseError: another process holds the lease, or took it at the same moment.
             OSError: the store does not answer.
         """
+        self._say = say
         self._folder.mkdir(parents=True, exist_ok=True)
         newest = max(numbered(self._folder), default=0)
         if newest:
             self._await_end(newest, say, stop)
-        self.number = newest + 1
-        if not create_new(self._file(self.number), self._text()) or self._newest() != self.number:
+        if not self._create(newest + 1):
             raise self._in_use(self._holder(self._newest()))
         for number in numbered(self._folder)[: -_KEPT - 1]:
             self._file(number).unlink()
@@ -79,7 +81,7 @@ class Lease:
                 hint="nothing is lost, its writers are fenced: see which run holds it, or run the same command again",
             )
         try:
-            write_whole(self._file(self.number), self._text(released=True))
+            write_whole(self._file(self.number), self._text(self.number, released=True))
         except OSError:
             # It ends by itself: the next owner waits for it.
             return
@@ -93,6 +95,17 @@ class Lease:
 
     def _newest(self) -> int:
         return max(numbered(self._folder), default=0)
+
+    def _create(self, number: int) -> bool:
+        """Take a number; return whether it is ours and the highest."""
+        # The answer to a first attempt may have been lost.
+        if not create_new(self._file(number), self._text(number)) and not self._is_ours(number):
+            return False
+        self.number = number
+        return self._newest() == number
+
+    def _is_ours(self, number: int) -> bool:
+        return bool(self._holder(number).get("owner") == self._owner["owner"])
 
     def _await_end(self, number: int, say: Callable[[str], None], stop: Event) -> None:
         """Return when the owner of a number has released its lease or let it end."""
@@ -124,31 +137,44 @@ class Lease:
             f"the checkpoint {self.checkpoint} is in use by another kestrel run ({_name(holder)})", hint=_USE_ANOTHER
         )
 
-    def _text(self, *, released: bool = False) -> str:
+    def _text(self, number: int, *, released: bool = False) -> str:
         """The file's text; the time is for people, nobody compares it with a clock."""
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.seconds))
-        state = {"number": self.number, "renewed": self._renewed, "until": until, "released": released}
+        state = {"number": number, "renewed": self._renewed, "until": until, "released": released}
         return json.dumps({**self._owner, **state})
 
     def _renew(self) -> None:
         last = time.monotonic()
+        is_away = False
         while not self._closed.wait(self.seconds / _RENEWALS):
-            # A process that was frozen must not write before it has looked.
-            if time.monotonic() - last > self.seconds:
-                self._lose(f"it could not renew it for {self.seconds:.0f} s")
-                return
-            begun = time.monotonic()
             try:
                 newest = self._newest()
-                if newest != self.number:
-                    taken = f"another run has taken it ({_name(self._holder(newest))})"
-                    self._lose(taken if newest > self.number else "its file was deleted")
+                # The store may have taken long to answer, and a process that was frozen comes here late.
+                begun = time.monotonic()
+                is_late = begun - last > self.seconds
+                if not self._is_held(newest, is_late=is_late):
                     return
-                self._renewed += 1
-                write_whole(self._file(self.number), self._text())
-            except OSError:
+            except OSError as error:
+                if not is_away and time.monotonic() - last > self.seconds:
+                    self._say(f"{error.strerror}; the lease has ended, and is taken again when the store answers")
+                    is_away = True
                 continue
-            last = begun
+            if is_late:
+                self._say(f"the lease on {self.checkpoint} had ended, and no other run has taken it: the run goes on")
+            last, is_away = begun, False
+
+    def _is_held(self, newest: int, *, is_late: bool) -> bool:
+        """Renew the lease, or take it again if that is late; return whether it is ours still."""
+        is_ours = newest == self.number or (newest > 0 and self._is_ours(newest))
+        if is_ours and not is_late:
+            self.number = newest
+            self._renewed += 1
+            write_whole(self._file(newest), self._text(newest))
+        if is_ours and (not is_late or self._create(newest + 1)):
+            return True
+        newest = self._newest()
+        self._lose(f"another run has taken it ({_name(self._holder(newest))})" if newest else "its file was deleted")
+        return False
 
     def _lose(self, why: str) -> None:
         self.lost = why

@@ -30,6 +30,12 @@ _NEEDLESS_MODULE = "jdk.incubator.vector"
 _OPENED, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
 """An option that names a package, and the first Java that has no such package."""
 _DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
+_QUIET = f"""import os
+import sys
+
+if "{_DRIVER_WORKER}" in sys.orig_argv:
+    sys.stdout = open(os.devnull, "w")
+"""
 _DAEMON, _OWN_DAEMON = "pyspark.daemon", "kestrel_sql.spark.runtime.worker_daemon"
 
 
@@ -75,6 +81,14 @@ def prepare_master(master: str, python: str | None) -> None:
 def log_settings() -> str:
     """The JVM option that makes Spark's own log quiet: our errors say what a user needs."""
     return f"-Dlog4j2.configurationFile={resources.files('kestrel_sql.spark.runtime').joinpath('log4j2.properties')}"
+
+
+def quiet_folder() -> Path:
+    """A folder for PYTHONPATH, with which a Python drops the messages of Spark's worker for stateful operators.
+
+    The driver starts this worker with the Python of the executors, which is not ours where a user names another.
+    """
+    return _script(own_folder() / "quiet" / "sitecustomize.py", _QUIET).parent
 
 
 def own_folder() -> Path:

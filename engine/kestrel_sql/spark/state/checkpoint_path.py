@@ -58,15 +58,16 @@ def manager_settings(uri: str) -> dict[str, str]:
 
 
 class Store:
-    """The file system of a URI, reached through Spark's JVM, with Hadoop's usual configuration."""
+    """The file system of a URI, reached through a JVM with Spark's jars."""
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Use the session's configuration; nothing is asked of the store."""
-        self._spark = spark
+    def __init__(self, jvm: Any, uri: str, conf: Callable[[], Any]) -> None:
+        """Use the configuration of Hadoop that `conf` makes anew; nothing is asked of the store."""
+        self._jvm = jvm
         self._uri = uri
+        self._conf = conf
 
-    def check(self) -> None:
-        """Look at the store once.
+    def check(self, *, writes: bool) -> None:
+        """Look at the store once; `writes` makes the folder.
 
         Raises:
             EngineError: it does not answer, has no such bucket, or refuses the credentials.
@@ -79,7 +80,8 @@ class Store:
             files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(path.toUri(), conf)
             try:
                 files.exists(path)
-                files.mkdirs(path)
+                if writes:
+                    files.mkdirs(path)
             finally:
                 files.close()
         except Py4JJavaError as error:
@@ -102,14 +104,6 @@ class Store:
             conf.set(name, value)
         checkpointing = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
         return checkpointing.CheckpointFileManager.create(self.path(self._uri), conf)
-
-    @property
-    def _jvm(self) -> Any:
-        return self._spark._jvm
-
-    def _conf(self) -> Any:
-        session: Any = self._spark._jsparkSession
-        return session.sessionState().newHadoopConf()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +141,19 @@ class StorePath:
         """Return what is in the folder."""
         names = self._do(lambda files, path: [each.getPath().getName() for each in files.listStatus(path)])
         return (self / name for name in names)
+
+    def is_file(self) -> bool:
+        """Whether it is there and no folder."""
+        return self.exists() and not self.is_dir()
+
+    def size(self) -> int:
+        """Return its number of bytes."""
+        return self._do(lambda files, path: int(files.getFileStatus(path).getLen()))
+
+    def fetch(self, target: Path) -> None:
+        """Copy the file into a local one."""
+        local = self.store.path(target.absolute().as_uri())
+        self._do(lambda files, path: files.copyToLocalFile(False, path, local, True))
 
     def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
         """Make the folder and those above it; stores that have no folders do nothing."""
@@ -259,13 +266,14 @@ def create_new(path: CheckpointPath, text: str) -> bool:
 
 
 def open_store(spark: SparkSession, uri: str) -> StorePath:
-    """Return the root of a checkpoint on a store, which answers.
+    """Return the root of a checkpoint on a store, which answers and is writable.
 
     Raises:
         EngineError: it does not answer, has no such bucket, or refuses the credentials.
     """
     if spark._jvm is None:
         raise EngineError("Spark has no JVM in this process")
-    store = Store(spark, uri)
-    store.check()
+    session: Any = spark._jsparkSession
+    store = Store(spark._jvm, uri, lambda: session.sessionState().newHadoopConf())
+    store.check(writes=True)
     return StorePath(store, uri.rstrip("/"))

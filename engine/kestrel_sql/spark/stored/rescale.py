@@ -20,6 +20,7 @@ from kestrel_sql.operators.row_keys import unpack_key
 from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.checkpoint.metadata import write_metadata
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.stored.store_files import StoredPage, write_pages
@@ -59,7 +60,7 @@ def rescale(query: StoredQuery, target: Path, *, partitions: int, pages: int) ->
     """Write a copy of a checkpoint with other numbers, from which the query goes on.
 
     Args:
-        query: the query, which must not run.
+        query: the query, which must not run; its checkpoint must be a folder of this machine.
         target: the folder of the copy, which must not exist.
         partitions: the number of partitions of each stateful level in Spark's store.
         pages: the number of pages of each task.
@@ -102,12 +103,12 @@ def _check_pages(query: StoredQuery, step: StoredStep) -> None:
                 )
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: CheckpointPath, target: Path) -> None:
     """Copy a file or folder without Hadoop's checksums, some of which would no longer fit."""
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"))
+        shutil.copytree(str(source), target, ignore=shutil.ignore_patterns(".*"))
     elif source.exists():
-        shutil.copy2(source, target)
+        shutil.copy2(str(source), target)
 
 
 def _set_partitions(target: Path, query: StoredQuery, partitions: int) -> None:

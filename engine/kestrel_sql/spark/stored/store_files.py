@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 from kestrel_sql.errors import CheckpointError
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 
 _VARIABLE = "page"
 """The state variable of the host, which has a column family of its own."""
@@ -52,14 +54,14 @@ class StoredPage:
     blob: bytes
 
 
-def partition_folders(operator: Path) -> list[Path]:
+def partition_folders(operator: CheckpointPath) -> list[CheckpointPath]:
     """Return the folders of the partitions of a stateful level, in their order."""
     if not operator.is_dir():
         return []
     return sorted((entry for entry in operator.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name))
 
 
-def read_pages(partition: Path, version: int) -> Iterator[StoredPage]:
+def read_pages(partition: CheckpointPath, version: int) -> Iterator[StoredPage]:
     """Yield the pages of a partition as of a version; nothing in the folder changes.
 
     Raises:
@@ -136,10 +138,10 @@ def _options() -> Any:
     return options
 
 
-def _unpack(archive: Path, target: Path) -> Mapping[str, Any]:
+def _unpack(archive: CheckpointPath, target: Path) -> Mapping[str, Any]:
     """Unpack an archive, and return Spark's list of its table files."""
     try:
-        with ZipFile(archive) as stored:
+        with ZipFile(BytesIO(archive.read_bytes())) as stored:
             for name in stored.namelist():
                 (target / Path(name).name).write_bytes(stored.read(name))
         version, _, listed = (target / _METADATA).read_text(encoding="utf-8").partition("\n")
@@ -159,23 +161,31 @@ def _unpack(archive: Path, target: Path) -> Mapping[str, Any]:
     return found
 
 
-def _link_tables(partition: Path, listed: Mapping[str, Any], target: Path) -> Mapping[str, Path]:
-    """Link the shared files of a version under the names that RocksDB gives them; return them by these names."""
+def _link_tables(partition: CheckpointPath, listed: Mapping[str, Any], target: Path) -> Mapping[str, CheckpointPath]:
+    """Link the shared files of a version under the names that RocksDB gives them, or fetch them from a store.
+
+    Returns:
+        the files by these names.
+    """
     names = {}
     for member, folder, stored in (("sstFiles", _TABLES, "dfsSstFileName"), ("logFiles", _LOGS, "dfsLogFileName")):
         for entry in listed.get(member, ()):
             local, file = entry["localFileName"], partition / folder / entry[stored]
             if not file.is_file():
                 raise CheckpointError(f"{file} does not exist", hint=_RESTORE)
-            if file.stat().st_size != entry["sizeBytes"]:
-                raise _damaged(file, f"it has {file.stat().st_size} bytes instead of {entry['sizeBytes']}")
-            os.symlink(file.resolve(), target / Path(local).name)
+            size = file.size() if isinstance(file, StorePath) else file.stat().st_size
+            if size != entry["sizeBytes"]:
+                raise _damaged(file, f"it has {size} bytes instead of {entry['sizeBytes']}")
+            if isinstance(file, StorePath):
+                file.fetch(target / Path(local).name)
+            else:
+                os.symlink(file.resolve(), target / Path(local).name)
             names[local] = file
     return names
 
 
 @contextmanager
-def _opened(archive: Path, folder: Path, names: Mapping[str, Path]) -> Iterator[Any]:
+def _opened(archive: CheckpointPath, folder: Path, names: Mapping[str, CheckpointPath]) -> Iterator[Any]:
     """Open the database of a version; errors of RocksDB name the file of the checkpoint."""
     # Every command would load the library, which takes 20 ms.
     from rocksdict import AccessType, Options, Rdict
@@ -196,13 +206,13 @@ def _opened(archive: Path, folder: Path, names: Mapping[str, Path]) -> Iterator[
         database.close()
 
 
-def _failed(archive: Path, names: Mapping[str, Path], error: Exception) -> CheckpointError:
+def _failed(archive: CheckpointPath, names: Mapping[str, CheckpointPath], error: Exception) -> CheckpointError:
     reason = str(error)
     file = next((file for local, file in names.items() if local in reason), archive)
     return _damaged(file, reason.partition(" in ")[0].partition(":")[0] if "Corruption" in reason else reason)
 
 
-def _page(archive: Path, family: int | None, key: bytes, value: bytes) -> StoredPage | None:
+def _page(archive: CheckpointPath, family: int | None, key: bytes, value: bytes) -> StoredPage | None:
     try:
         own, encoding, _, task, page = _KEY.unpack(key)
         if own != family:
@@ -221,7 +231,7 @@ def _value(blob: bytes) -> bytes:
     return _BLOB.pack(_ENCODING, 0, len(blob), _HEAD) + blob + filled
 
 
-def _member(archive: Path, listed: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _member(archive: CheckpointPath, listed: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = listed.get(name)
     if not isinstance(found, dict):
         raise _damaged(archive, f"its list of files has no {name}")
@@ -231,5 +241,5 @@ def _member(archive: Path, listed: Mapping[str, Any], name: str) -> Mapping[str,
 _RESTORE = "restore the file from a copy of the checkpoint"
 
 
-def _damaged(file: Path, reason: object) -> CheckpointError:
+def _damaged(file: CheckpointPath, reason: object) -> CheckpointError:
     return CheckpointError(f"{file} is damaged: {reason}", hint=_RESTORE)

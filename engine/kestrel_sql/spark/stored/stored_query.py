@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
 from kestrel_sql.functions.registry import Registry
@@ -18,6 +17,7 @@ from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.group import Stateful
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.checkpoint_reader import committed
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
 from kestrel_sql.spark.state.level import load_page
@@ -101,7 +101,7 @@ class StoredQuery:
 
     name: str
     id: str
-    folder: Path
+    folder: CheckpointPath
     metadata: CheckpointMetadata
     pipeline: Pipeline
     batches: int
@@ -121,7 +121,7 @@ class StoredQuery:
         """The number of stateful levels."""
         return len(self.pipeline.group.levels)
 
-    def partitions(self, level: int) -> list[Path]:
+    def partitions(self, level: int) -> list[CheckpointPath]:
         """Return the folders of the partitions of a level."""
         # Spark counts from the end of the query.
         return partition_folders(self.folder / "state" / str(self.levels - level))
@@ -177,7 +177,7 @@ class StoredQuery:
 
 
 def open_stored(
-    folder: Path,
+    folder: CheckpointPath,
     functions: Registry,
     *,
     name: str = "",
@@ -211,7 +211,7 @@ def open_stored(
     return StoredQuery(name or folder.name, query_id or folder.name, folder, metadata, pipeline, committed(folder))
 
 
-def _plans(folder: Path, metadata: CheckpointMetadata) -> list[QueryPlan]:
+def _plans(folder: CheckpointPath, metadata: CheckpointMetadata) -> list[QueryPlan]:
     found = [decode_statement(plan).query_plan for plan in metadata.plans]
     if None in found:
         raise CheckpointError(f"{folder / 'kestrel.json'} is damaged: a plan has no query")
@@ -219,7 +219,7 @@ def _plans(folder: Path, metadata: CheckpointMetadata) -> list[QueryPlan]:
 
 
 def _pipeline(
-    folder: Path,
+    folder: CheckpointPath,
     metadata: CheckpointMetadata,
     functions: Registry,
     plans: Sequence[QueryPlan],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PosixPath
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -72,7 +74,79 @@ def test_a_lease_that_another_has_taken_is_lost_and_leaves_the_new_one_alone(tmp
     assert json.loads(taken.read_text(encoding="utf-8")) == {"process": 7, "host": "other"}
 
 
-def test_a_lease_that_cannot_be_renewed_is_lost(tmp_path: Path) -> None:
+class Away(PosixPath):
+    """A folder that cannot be listed while `away` is set."""
+
+    away = Event()
+
+    def iterdir(self) -> Iterator[Any]:
+        if self.away.is_set():
+            raise OSError(errno.EIO, "the store is away")
+        return super().iterdir()
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Away]:
+    yield Away(tmp_path)
+    Away.away.clear()
+
+
+def await_in(said: list[str], words: str) -> None:
+    deadline = time.monotonic() + 60
+    while not any(words in sentence for sentence in said):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.01)
+
+
+def test_an_owner_whose_store_was_away_takes_the_next_number(away: Away) -> None:
+    said: list[str] = []
+    held = lease(away, lose=lambda: said.append("lost"))
+    held.take(said.append, Event())
+    before = held.number
+    away.away.set()
+    await_in(said, "the store is away; the lease has ended, and is taken again when the store answers")
+    away.away.clear()
+    await_in(said, "had ended, and no other run has taken it: the run goes on")
+    held.release()
+    assert held.number > before
+    newest = max(int(each.name) for each in (away / "lease").iterdir())
+    found = json.loads((away / "lease" / str(newest)).read_text(encoding="utf-8"))
+    assert (newest, found["number"], found["released"]) == (held.number, held.number, True)
+    assert "lost" not in said
+
+
+def test_an_owner_whose_store_was_away_loses_to_a_run_that_took_the_next_number(away: Away) -> None:
+    said: list[str] = []
+    held = lease(away, lose=lambda: said.append("lost"))
+    held.take(said.append, Event())
+    away.away.set()
+    await_in(said, "the lease has ended")
+    taken = away / "lease" / str(held.number + 1)
+    taken.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
+    away.away.clear()
+    await_in(said, "lost")
+    with pytest.raises(CheckpointInUseError, match=r"another run has taken it \(process 7 on other\)"):
+        held.release()
+
+
+def test_an_owner_knows_a_file_whose_creation_was_not_confirmed(tmp_path: Path) -> None:
+    class Unconfirmed(PosixPath):
+        """A folder whose file appears, although its creation seems to fail."""
+
+        def open(self, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+            if mode == "x":
+                with PosixPath(self).open("w", encoding="utf-8") as file:
+                    file.write(json.dumps(held._owner))
+                raise FileExistsError
+            return PosixPath(self).open(mode, *arguments, **named)
+
+    held = lease(Unconfirmed(tmp_path), seconds=3600)
+    held.take(lambda _: None, Event())
+    assert held.number == 1
+    held.release()
+
+
+def test_a_lease_whose_files_are_gone_is_lost(tmp_path: Path) -> None:
     lost = Event()
     held = lease(tmp_path, lose=lost.set)
     take(held)
