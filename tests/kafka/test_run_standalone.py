@@ -1,0 +1,100 @@
+"""Tests a run on a standalone cluster of processes while one of its workers is frozen, cut off or decommissioned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.connector.store import open_store_to_read
+from tests.kafka.cluster import bare_python, end, options, standalone_cluster
+from tests.kafka.processes import ending, executors
+from tests.kafka.s3 import S3
+from tests.kafka.scenario import ALL, Scenario, differences
+
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+
+FREEZE_S, LOST_S, WAIT_S = 60, 20, 600
+ROWS = 2000
+
+Worker = subprocess.Popen[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What happens to a worker; `settings` are those of the run."""
+
+    happens: Callable[[Worker, Callable[[], None]], None]
+    settings: Mapping[str, str]
+
+
+def freeze(worker: Worker, progress: Callable[[], None]) -> None:
+    """Stop a worker and its executor for a time that Spark waits for."""
+    os.killpg(worker.pid, signal.SIGSTOP)
+    time.sleep(FREEZE_S)
+    os.killpg(worker.pid, signal.SIGCONT)
+
+
+def cut_off(worker: Worker, progress: Callable[[], None]) -> None:
+    """Stop a worker and its executor until Spark has given them up and all queries went on; then let them come back."""
+    os.killpg(worker.pid, signal.SIGSTOP)
+    time.sleep(LOST_S)
+    progress()
+    os.killpg(worker.pid, signal.SIGCONT)
+
+
+def decommission(worker: Worker, progress: Callable[[], None]) -> None:
+    """Ask a worker to go, as the machine of a cloud does that is to be taken away; wait until its executor is gone."""
+    worker.send_signal(signal.SIGPWR)
+    deadline = time.monotonic() + WAIT_S
+    while executors(worker):
+        assert time.monotonic() < deadline, "the executor does not go"
+        time.sleep(0.5)
+    end(worker)
+
+
+INCIDENTS = {
+    "frozen": Incident(freeze, {}),
+    "cut off": Incident(
+        cut_off, {"spark.network.timeout": f"{LOST_S}s", "spark.executor.heartbeatInterval": f"{LOST_S // 4}s"}
+    ),
+    "decommissioned": Incident(decommission, {"spark.decommission.enabled": "true"}),
+}
+
+
+@pytest.mark.parametrize("name", INCIDENTS)
+def test_a_run_outlives_a_worker_that_is(
+    name: str, kafka: KafkaConfig, spark: SparkSession, s3: S3, tmp_path: Path
+) -> None:
+    scenario = Scenario(kafka.servers, f"alone{time.time_ns()}", tmp_path, ROWS, int(time.time()) * 1000)
+    scenario.produce()
+    scenario.finish("quiet", spark)
+    expected, incident = scenario.outputs("quiet"), INCIDENTS[name]
+    with ExitStack() as stack:
+        cluster = stack.enter_context(standalone_cluster(tmp_path / "cluster"))
+        root = stack.enter_context(open_store_to_read("s3a://bucket", s3.settings))
+        there = replace(scenario, store=root / scenario.name)
+        given = [*options(cluster, s3, bare_python()), "--batch-records", "100"]
+        given += [word for item in incident.settings.items() for word in ("--spark-conf", "=".join(item))]
+        process = stack.enter_context(ending(there.start("run", *given)))
+
+        def progress() -> None:
+            for sink in ALL:
+                there.await_write("run", process, sink, seconds=WAIT_S)
+
+        progress()
+        incident.happens(cluster.workers[0], progress)
+        there.await_outputs("run", process, expected, seconds=WAIT_S)
+        process.terminate()
+        assert process.wait(WAIT_S) == 0, there.said("run")
+        assert "Starting" not in there.said("run")
+    assert differences(scenario.outputs("run"), expected) == []
