@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +15,11 @@ from urllib.request import urlopen
 import pytest
 import yaml
 from prometheus_client.exposition import generate_latest
+from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor, Phase
+from kestrel_sql.cli.progress import Board
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import HOST, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -152,6 +155,18 @@ def test_messages_as_json_lines_name_query_batch_and_record() -> None:
     )
     assert (third["level"], third["message"]) == ("info", "starting")
     assert fields_now() == {}
+
+
+@pytest.mark.parametrize(("kind", "lines"), [(Board, [2, 2, 3]), (JsonBoard, [2, 4, 6])])
+def test_a_state_that_stays_is_one_line_for_people_and_many_for_programs(kind: type[Board], lines: list[int]) -> None:
+    out = StringIO()
+    console = JsonConsole(file=out) if kind is JsonBoard else Console(file=out)
+    board, counts = kind(console, None), []
+    for states in ([STATE, FAILED], [STATE, FAILED], [replace(STATE, rows_in=21), FAILED]):
+        board._printed -= 60
+        board.show(states)
+        counts.append(out.getvalue().count("\n"))
+    assert counts == lines
 
 
 class Busy:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kestrel_sql.kafka.run.run import StoreUri
 from tests.kafka.applications import Applications
 from tests.kafka.hdfs import hdfs_cluster
-from tests.kafka.helpers import create, produce
+from tests.kafka.helpers import create, environment, produce
 from tests.kafka.s3 import S3
 from tests.kafka.stored import APP, EARLIEST, KEYS, WAIT_S, Stored, records, rows
 
@@ -58,6 +61,7 @@ def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
     produce(stored.servers, f"{stored.name}_s", records(0, 100))
     first = stored.start(uri, "store")
     stored.await_rows(first, "store", 100)
+    assert state_of(uri, stored)["keys"] == KEYS
     second, said = stored.run(uri, "store")
     assert (second, f"the checkpoint {uri} is in use by another kestrel run (process {first.pid} on" in said) == (
         1,
@@ -76,6 +80,15 @@ def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
     on_store, in_folder = stored.outputs(["store", "folder"])
     assert len(on_store) == 600
     assert on_store == in_folder
+
+
+def state_of(uri: str, stored: Stored) -> Mapping[str, Any]:
+    """What `kestrel state ls` says of the only step of a run."""
+    conf = [word for item in stored.settings.items() for word in ("--spark-conf", "=".join(item))]
+    command = [sys.executable, "-m", "kestrel_sql.cli.main", "state", "ls", uri, "--json", *conf]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return dict(json.loads(done.stdout))
 
 
 @pytest.mark.nightly

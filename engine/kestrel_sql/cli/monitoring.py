@@ -142,6 +142,8 @@ class JsonConsole(Console):
 class JsonBoard(Board):
     """Shows the states of queries as JSON lines now and then."""
 
+    repeats: bool = True
+
     def print_state(self, state: QueryState) -> None:
         """Print a state with its numbers as fields."""
         if isinstance(self.console, JsonConsole):

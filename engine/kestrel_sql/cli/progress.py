@@ -34,7 +34,10 @@ class Board:
     transient: bool = False
     """Whether the table goes when it is done."""
     states: Sequence[QueryState] = ()
+    repeats: bool = False
+    """Whether a line is also printed of a query whose state is as it was."""
     _written: dict[str, QueryState] = field(default_factory=dict)
+    _lines: dict[str, QueryState] = field(default_factory=dict)
     _printed: float = field(default_factory=time.monotonic)
 
     def live(self) -> Live:
@@ -59,7 +62,9 @@ class Board:
         if not self.console.is_terminal and time.monotonic() - self._printed > _QUIET_S:
             self._printed = time.monotonic()
             for state in states:
-                self.print_state(state)
+                if self.repeats or self._lines.get(state.query) != state:
+                    self.print_state(state)
+                self._lines[state.query] = state
 
     def print_state(self, state: QueryState) -> None:
         """Print a state where there is no table."""

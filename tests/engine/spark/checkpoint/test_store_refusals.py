@@ -1,0 +1,30 @@
+"""Tests that commands which need a folder refuse a checkpoint on a store at once, without a store, a broker or Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrel_sql.cli.main import main
+
+URI = "s3a://bucket/app"
+
+
+def test_the_server_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--bootstrap-servers", "127.0.0.1:9", "--checkpoint", URI]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"kestrel serve takes a folder for its checkpoint, not the store {URI}" in said
+    assert "hint: name a folder, or give the statements to kestrel run, which takes a store" in said
+
+
+def test_rescaling_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["state", "rescale", "--checkpoint", URI, "--partitions", "2"])
+    assert ended.value.code == 2
+    assert f"a folder, not {URI}: copy the checkpoint from the store" in " ".join(capsys.readouterr().err.split())
+
+
+def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["state", "ls", "gs://bucket/app"])
+    assert ended.value.code == 2
+    assert "a folder, file:///…, s3a://… or hdfs://…, not gs://bucket/app" in capsys.readouterr().err
