@@ -20,6 +20,13 @@ STORES = ("s3a", "hdfs")
 """The schemes of the stores of `--checkpoint`."""
 
 _HADOOP = "spark.hadoop."
+_PATIENT = {
+    # Without this a query fails when its NameNode is away for ten seconds. S3's client waits for about a minute.
+    "spark.hadoop.dfs.client.retry.policy.enabled": "true",
+    "spark.hadoop.dfs.client.retry.policy.spec": "2000,30",
+}
+"""HDFS is asked again every two seconds, thirty times."""
+
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _END_S = 10
 
@@ -30,8 +37,8 @@ def store_settings(uri: str) -> dict[str, str]:
     Raises:
         EngineError: no repository has the jars.
     """
-    jars = {"spark.jars": s3_jars().setting} if uri.startswith("s3a:") else {}
-    return {**jars, **manager_settings(uri)}
+    own = {"spark.jars": s3_jars().setting} if uri.startswith("s3a:") else _PATIENT
+    return {**own, **manager_settings(uri)}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -123,6 +124,7 @@ class Application:
             if isinstance(checkpoint, StoreUri):
                 stack.callback(self._spark.close, self.close_spark)
                 self.report(f"waiting for Spark, which reaches {checkpoint.text}")
+                stack.enter_context(_store_errors())
                 folder = CheckpointFolder(open_store(self._spark.session(), checkpoint.text))
                 stack.enter_context(folder.locked(self.say, self.stop))
             else:
@@ -195,6 +197,19 @@ class Application:
             if isinstance(statement, PrintTopic)
             else ()
         )
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Turn what a store does not answer into an error for the user."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise EngineError(
+            str(error.strerror), hint="nothing is lost: run the same command again to resume from the checkpoint"
+        ) from error
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

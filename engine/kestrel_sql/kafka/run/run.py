@@ -312,17 +312,18 @@ class ProductionRun:
         return True
 
     def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
-        """Why the topics of a query do not let it resume; waits for the broker."""
+        """Why the topics of a query do not let it resume; waits for the broker and for the store of the checkpoint."""
         since = time.monotonic()
         while not self.stop.is_set():
             try:
                 return damaged(query.prepared.stored, self._folder, offsets)
-            except QueryError as error:
+            except (QueryError, OSError) as error:
+                message = error.message if isinstance(error, QueryError) else str(error.strerror or error)
                 if time.monotonic() - since > self.settings.patience:
                     raise EngineError(
-                        error.message, hint="nothing is lost: run the same command again to resume from the checkpoint"
+                        message, hint="nothing is lost: run the same command again to resume from the checkpoint"
                     ) from error
-                self.say(f"{error.message}; waiting for it")
+                self.say(f"{message}; waiting for it")
                 self.stop.wait(_BROKER_S)
         return None
 

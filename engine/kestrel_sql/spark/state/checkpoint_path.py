@@ -45,6 +45,7 @@ _IMPATIENT = {
     "ipc.client.connect.timeout": "5000",
     "dfs.client.failover.max.attempts": "2",
     "dfs.client.retry.max.attempts": "1",
+    "dfs.client.retry.policy.enabled": "false",
 }
 """Settings of the first look at a store: one that is wrongly configured is to be reported within seconds."""
 
