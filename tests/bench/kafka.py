@@ -1,20 +1,19 @@
-"""Records a second from topic to topic: `kestrel run`, a hand-written PySpark job, and Quix Streams, on one broker.
+"""Records a second from topic to topic: `kestrel run`, Kafka Streams, PySpark by hand, and Quix Streams, on one broker.
 
-    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 JOBS=filter,count by default, as environment
-    variables)
+    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 by default, as environment variables; JOBS and
+                                          WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
-Each way is a process of its own that reads the same topic and writes a fresh one; they take turns. Kestrel and Quix
-Streams write exactly once, Spark's own sink does not. The topic holds WARM times ROWS records and ROWS more, because
+Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
+sink write exactly once. The topic holds WARM times ROWS records and ROWS more, because
 the JVM compiles for more than half a minute. The bench prints the rate from a quarter of the first ROWS records to all
 of them, the rate of the last ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS,
 which depend less on other work of the machine. It counts outputs when they are written, because Quix Streams commits
 only every five seconds, and waits until all are committed.
-Quix Streams gets an environment of its own under build/.
+Quix Streams gets an environment of its own under build/; Kafka Streams is built there by Maven where there is a JDK.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import statistics
@@ -22,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,37 +32,24 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
+from tests.bench.kafka_jobs import JOBS, records
 from tests.bench.measure import machine, processor_seconds
-from tests.kafka.helpers import Row, create, produce, start
+from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "400000"))
 WARM = int(os.environ.get("WARM", "4"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
-JOBS = os.environ.get("JOBS", "filter,count").split(",")
+WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
+WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
-PARTITIONS, BATCH, KEYS = 2, 100_000, 1_000
-_SOURCE = "orders"
-_FIRST_MS = 1_700_000_000_000
+PARTITIONS, BATCH = 2, 100_000
 _LONGEST_S = 300.0
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
+_BUILT = Path(__file__).parents[2] / "build"
 
-_DECLARED = (
-    f"CREATE STREAM S (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='{_SOURCE}',"
-    " VALUE_FORMAT='JSON');\n"
-)
-SCRIPTS = {
-    "filter": (
-        "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, CUSTOMER, AMOUNT * 2 AS DOUBLED FROM S WHERE AMOUNT"
-        " >= 10;"
-    ),
-    "count": (
-        "CREATE TABLE T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, COUNT(*) AS N FROM S WINDOW TUMBLING (SIZE 10"
-        " SECONDS) GROUP BY ID;"
-    ),
-}
 GOALS = {("filter", "pyspark"): 0.8, ("filter", "quix"): 1.5, ("count", "quix"): 3.0}
 _FIGURES: tuple[Callable[[Measured], float], ...] = (
     lambda run: run.first,
@@ -103,21 +90,10 @@ class Measured:
     work: float
 
 
-def records() -> Iterator[Row]:
-    """The input: a key of 1,000, a customer, an amount below 100; a millisecond apart."""
-    for n in range(WHOLE):
-        yield f"k{n * 7919 % KEYS}", json.dumps({"CUSTOMER": f"customer {n % 5000}", "AMOUNT": n % 100}), _FIRST_MS + n
-
-
-def outputs(job: str, rows: int) -> int:
-    """Return the number of records that a job writes for the first records of the input."""
-    return sum(1 for n in range(rows) if n % 100 >= 10) if job == "filter" else rows
-
-
 def kestrel(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start Kestrel."""
     script = folder / "app.sql"
-    script.write_text(_DECLARED + SCRIPTS[job].format(sink=sink), encoding="utf-8")
+    script.write_text(JOBS[job].script.format(sink=sink), encoding="utf-8")
     options = ("--property", "auto.offset.reset=earliest", "--batch-records", str(BATCH))
     return start(script, servers, folder / "checkpoint", *options)
 
@@ -129,7 +105,7 @@ def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
         "-m",
         "tests.bench.peers.spark_job",
         servers,
-        _SOURCE,
+        *JOBS[job].topics,
         sink,
         str(folder / "checkpoint"),
         str(BATCH),
@@ -140,14 +116,38 @@ def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start Quix Streams."""
     return _quiet(
-        [str(quix_python()), str(_PEERS / "quix_job.py"), job, servers, _SOURCE, sink, str(folder)], dict(os.environ)
+        [str(quix_python()), str(_PEERS / "quix_job.py"), job, servers, *JOBS[job].topics, sink, str(folder)],
+        dict(os.environ),
     )
 
 
-WAYS: Mapping[str, Mapping[str, Start]] = {
-    "filter": {"kestrel": kestrel, "pyspark": pyspark, "quix": quix},
-    "count": {"kestrel": kestrel, "quix": quix},
-}
+def streams(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start Kafka Streams."""
+    path = f"{_BUILT / 'streams' / 'classes'}:{_BUILT / 'streams' / 'lib'}/*"
+    return _quiet(["java", "-Xmx2g", "-cp", path, "StreamsJob", job, servers, sink, str(folder)], os.environ)
+
+
+def ways(job: str) -> Mapping[str, Start]:
+    """The ways to run a job."""
+    found: dict[str, Start] = {"kestrel": kestrel}
+    if job == "filter":
+        found["pyspark"] = pyspark
+    if job in ("filter", "count"):
+        found["quix"] = quix
+    if streams_built():
+        found["streams"] = streams
+    return {name: way for name, way in found.items() if name in WAYS}
+
+
+@cache
+def streams_built() -> bool:
+    """Build the jobs of Kafka Streams; returns False without Maven and a JDK."""
+    if not (shutil.which("mvn") and shutil.which("javac")):
+        print("  left out: Kafka Streams needs Maven and a JDK")
+        return False
+    goals = ["--quiet", "--batch-mode", f"-Dout={_BUILT / 'streams'}", "compile"]
+    subprocess.run(["mvn", "--file", str(_PEERS / "streams" / "pom.xml"), *goals], check=True)
+    return True
 
 
 def quix_python() -> Path:
@@ -155,7 +155,7 @@ def quix_python() -> Path:
 
     Quix Streams needs an older Kafka client than ours.
     """
-    folder = Path(__file__).parents[2] / "build" / "quix"
+    folder = _BUILT / "quix"
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
@@ -176,7 +176,8 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
     own = folder / sink
     own.mkdir()
     process = way(job, servers, sink, own)
-    marks = [outputs(job, ROWS) // 4, outputs(job, ROWS), outputs(job, WARM * ROWS), outputs(job, WHOLE)]
+    made, reached = JOBS[job].outputs, JOBS[job].reached
+    marks = [int(made(count) * reached) for count in (ROWS // 4, ROWS, WARM * ROWS, WHOLE)]
     try:
         quarter, first, warm, end = _watched(servers, sink, marks, process)
         _await_committed(servers, sink, marks[-1])
@@ -224,15 +225,16 @@ def _end(watcher: Any, sink: str) -> int:
 
 def compared(job: str, servers: str, folder: Path) -> None:
     """Measure the ways of a job in turns, and print."""
-    runs: dict[str, list[Measured]] = {name: [] for name in WAYS[job]}
+    runs: dict[str, list[Measured]] = {name: [] for name in ways(job)}
+    load = os.getloadavg()[0]
     for _ in range(ROUNDS):
-        for name, way in WAYS[job].items():
+        for name, way in ways(job).items():
             runs[name].append(measured(way, job, servers, folder))
     for name, each in runs.items():
         first, steady, work = (statistics.median(getter(run) for run in each) for getter in _FIGURES)
         shown = (
-            f"  {job:6} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a"
-            " processor for 100,000"
+            f"  {job:13} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a"
+            f" processor for 100,000, load {load:.1f}"
         )
         if (job, name) in GOALS:
             early, late = (
@@ -244,13 +246,17 @@ def compared(job: str, servers: str, folder: Path) -> None:
 
 def main() -> None:
     """Measure and print."""
-    quix_python()
+    if "quix" in WAYS:
+        quix_python()
     with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
-        create(broker.address, PARTITIONS, _SOURCE)
-        produce(broker.address, _SOURCE, records())
         records_ = f"{WARM} x {ROWS:,} and {ROWS:,} records of JSON in {PARTITIONS} partitions"
         print(f"{records_}, {BATCH:,} a batch, {machine()}, median of {ROUNDS} rounds")
-        for job in JOBS:
+        filled: set[str] = set()
+        for job in WANTED:
+            for topic in set(JOBS[job].topics) - filled:
+                create(broker.address, PARTITIONS, topic)
+                produce(broker.address, topic, records(topic, WHOLE))
+                filled.add(topic)
             compared(job, broker.address, Path(folder))
 
 

@@ -25,10 +25,19 @@ _ALL_BUT_SIGN = np.int64(2**63 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A column of numbers, with a flag per number that is off for NULL."""
+    """A column of numbers, with a flag per number that is off for NULL.
+
+    `signs` has -1 for numbers that are taken back, and 1 for others; without it, all are added.
+    """
 
     values: Numbers
     valid: Flags
+    signs: Numbers | None = None
+
+    def counts(self) -> Numbers:
+        """By how much each number changes the count of those that are not NULL."""
+        counts = self.valid.astype(np.int64)
+        return counts if self.signs is None else counts * self.signs
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ def greatest(states: Sequence[int | None], column: Values, rows: Segments) -> Fo
 
 
 def _count(states: Sequence[int], column: Values, rows: Segments) -> Folded:
-    first, after = _running(np.array(states, np.int64), column.valid.astype(np.int64), rows)
+    first, after = _running(np.array(states, np.int64), column.counts(), rows)
     return Folded(_all(first), _all(after), after[rows.ends].tolist())
 
 
@@ -89,9 +98,7 @@ def _sum(states: Sequence[Any], column: Values, rows: Segments) -> Folded:
 
 def _average(states: Sequence[Sequence[Any]], column: Values, rows: Segments) -> Folded:
     first_sum, sums = _sums([state[0] for state in states], column, rows)
-    first_count, counts = _running(
-        np.array([state[1] for state in states], np.int64), column.valid.astype(np.int64), rows
-    )
+    first_count, counts = _running(np.array([state[1] for state in states], np.int64), column.counts(), rows)
     last = zip(sums[rows.ends].tolist(), counts[rows.ends].tolist(), strict=True)
     return Folded(_all(_ratio(first_sum, first_count)), _all(_ratio(sums, counts)), [list(state) for state in last])
 
@@ -114,6 +121,8 @@ def _sums(states: Sequence[Any], column: Values, rows: Segments) -> tuple[Number
     """The sums before each group's first row and after each row, in the dtype of the column."""
     kind = column.values.dtype
     values = np.where(column.valid, column.values, kind.type(0))
+    if column.signs is not None:
+        values = np.where(column.signs < 0, -values, values)
     if kind == np.float64:
         # A sum that starts at 0.0 is never -0.0, so adding 0.0 for NULL changes nothing.
         first = np.array(states, np.float64)

@@ -52,7 +52,7 @@ class SessionWindowAggregate:
         if not self.final:
             self.prune(state)
             return outputs
-        return self._close(close, state)
+        return self.close(close, state)
 
     def update(self, row: Row, key: Key, value: Value, close: int, state: State) -> list[Output]:
         """Add a row to its session, unless that ended before `close` (ms); returns tombstones and the new session."""
@@ -73,6 +73,19 @@ class SessionWindowAggregate:
         add(group, self.columns, self.calls, value, state)
         self.replace(packed_key, merged, [end, start, group, list(key)], state)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
+        return outputs
+
+    def close(self, close: int, state: State) -> list[Output]:
+        """Remove and emit the sessions that ended before `close` (ms), which no row can join any more."""
+        outputs = []
+        segment = max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
+        ends = state.get("ends", [])
+        while ends and ends[0][0] < close:
+            session = _take(ends, state)
+            if session is not None and session[END] // segment >= (state["newest"] - self.retention_ms) // segment:
+                end, start = _bounds(session)
+                value = (*result(session[GROUP], self.calls), start, end)
+                outputs.append(Output(tuple(session[KEY]), value, end, window=(start, end)))
         return outputs
 
     def replace(self, packed_key: bytes, merged: Sequence[Session], session: Session, state: State) -> None:
@@ -132,19 +145,6 @@ class SessionWindowAggregate:
         ends = state.get("ends", [])
         while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):
             _take(ends, state)
-
-    def _close(self, close: int, state: State) -> list[Output]:
-        """Remove and emit the sessions that ended before `close`, which no row can join any more."""
-        outputs = []
-        segment = max(self.retention_ms // 2, _SHORTEST_SEGMENT_MS)
-        ends = state.get("ends", [])
-        while ends and ends[0][0] < close:
-            session = _take(ends, state)
-            if session is not None and session[END] // segment >= (state["newest"] - self.retention_ms) // segment:
-                end, start = _bounds(session)
-                value = (*result(session[GROUP], self.calls), start, end)
-                outputs.append(Output(tuple(session[KEY]), value, end, window=(start, end)))
-        return outputs
 
 
 def _bounds(session: Session) -> tuple[int, int]:

@@ -12,8 +12,8 @@ from kestrel_sql.sql.nodes.statements import JoinType
 
 _RIGHT_SIDE = 1
 
-_KEY, _VALUE, _FOREIGN = 0, 1, 2
-"""Indexes into a stored left row; `_FOREIGN` holds the serialised foreign key or None.
+KEY, VALUE, FOREIGN = 0, 1, 2
+"""Indexes into a stored left row; `FOREIGN` holds the serialised foreign key or None.
 
 A stored right row is its value and timestamp.
 """
@@ -46,8 +46,8 @@ class ForeignKeyJoin:
         old = self._replace(row, key, state)
         if row.value is None and old is None:
             return []
-        before = None if old is None else self._result(restored_row(old[_VALUE]), rights.get(old[_FOREIGN]))
-        foreign = old[_FOREIGN] if row.value is None and old is not None else self._foreign(row)
+        before = None if old is None else self._result(restored_row(old[VALUE]), rights.get(old[FOREIGN]))
+        foreign = old[FOREIGN] if row.value is None and old is not None else self._foreign(row)
         right = rights.get(foreign)
         after = None if row.value is None else self._result(row.value, right)
         if after is None and not self._needs_tombstone(old, foreign, row.value is None):
@@ -65,18 +65,18 @@ class ForeignKeyJoin:
             return False
         if self.join_type is JoinType.LEFT:
             return True
-        return old[_FOREIGN] is not None and (deleted or old[_FOREIGN] != foreign)
+        return old[FOREIGN] is not None and (deleted or old[FOREIGN] != foreign)
 
     def _replace(self, row: Row, key: Key, state: State) -> list[Any] | None:
         """Store the left row and its subscription to the right row; return the stored row that it replaces."""
         lefts, subscribers = state.setdefault("left", {}), state.setdefault("subscribers", {})
         packed_key = self.key_bytes(key)
         old: list[Any] | None = lefts.pop(packed_key, None)
-        if old is not None and old[_FOREIGN] is not None:
-            subscribed = subscribers[old[_FOREIGN]]
+        if old is not None and old[FOREIGN] is not None:
+            subscribed = subscribers[old[FOREIGN]]
             del subscribed[packed_key]
             if not subscribed:
-                del subscribers[old[_FOREIGN]]
+                del subscribers[old[FOREIGN]]
         if row.value is not None:
             foreign = self._foreign(row)
             lefts[packed_key] = [list(key), list(row.value), foreign]
@@ -98,9 +98,9 @@ class ForeignKeyJoin:
         outputs = []
         for packed_key in sorted(state.get("subscribers", {}).get(foreign, ())):
             left = state["left"][packed_key]
-            value = restored_row(left[_VALUE])
+            value = restored_row(left[VALUE])
             before, after = self._result(value, old), self._result(value, rights.get(foreign))
-            outputs.append(Output(tuple(left[_KEY]), after, row.timestamp, old=before))
+            outputs.append(Output(tuple(left[KEY]), after, row.timestamp, old=before))
         return outputs
 
     def _result(self, left: Value | None, right: list[Any] | None) -> Value | None:

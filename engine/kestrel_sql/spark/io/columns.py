@@ -108,6 +108,14 @@ def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
     return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))
 
 
+def child_ordinals(ordinals: pa.ListArray, positions: npt.NDArray[np.int64]) -> pa.ListArray:
+    """The ordinals of outputs: those of their rows, each with a position appended."""
+    bounds = ordinals.offsets.to_numpy()
+    flat = np.insert(ordinals.values.to_numpy()[bounds[0] : bounds[-1]], bounds[1:] - bounds[0], positions)
+    offsets = bounds - bounds[0] + np.arange(len(bounds), dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat, pa.int64()))
+
+
 def before(ordinals: pa.ListArray, ordinal: Sequence[int]) -> int:
     """Return how many of these sorted ordinals are less than another ordinal."""
     return bisect_left(range(len(ordinals)), list(ordinal), key=lambda at: ordinals[at].as_py())

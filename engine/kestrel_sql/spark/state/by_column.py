@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,20 @@ class ColumnAggregate:
         times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
         self._store(grouped, folded, times, state)
         return grouped, folded, times
+
+    def _final(
+        self, rows: pa.RecordBatch, closed: Mapping[int, Sequence[Output]], task: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the results of the windows that rows close, by the indices of these rows."""
+        outputs = [output for own in closed.values() for output in own]
+        if outputs:
+            causes = np.repeat(list(closed), [len(own) for own in closed.values()])
+            bounds = [pa.array(each, pa.int64()) for each in zip(*(output.window for output in outputs), strict=True)]
+            times = np.array([output.timestamp for output in outputs], np.int64)
+            structs = output_structs(outputs, self._output, self._made)
+            positions = np.arange(len(causes)) - np.searchsorted(causes, causes)
+            made = Made(self._output.relation, structs, times, positions, (bounds[0], bounds[1]))
+            yield from enveloped(rows.take(pa.array(causes)), made, self._made, task)
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
         """The stored groups of a share."""
@@ -257,23 +271,14 @@ class ColumnFinalWindows(ColumnWindows):
         closing = [start for start in state.get("starts", []) if start <= last_starts[-1]]
         if not closing:
             return
-        outputs: list[Output] = []
-        causes: list[int] = []
-        positions: list[int] = []
+        closed = {}
         for cause in np.unique(np.searchsorted(last_starts, closing)).tolist():
             state["newest"] = int(newest[cause])
             own: list[Output] = []
             self._windows.close(int(last_starts[cause]), state, own)
-            outputs += own
-            causes += [cause] * len(own)
-            positions += range(len(own))
+            closed[cause] = own
         state["newest"] = int(newest[-1])
-        if outputs:
-            bounds = [pa.array(each, pa.int64()) for each in zip(*(output.window for output in outputs), strict=True)]
-            times = np.array([output.timestamp for output in outputs], np.int64)
-            structs = output_structs(outputs, self._output, self._made)
-            made = Made(self._output.relation, structs, times, np.array(positions), (bounds[0], bounds[1]))
-            yield from enveloped(rows.take(pa.array(causes)), made, self._made, task)
+        yield from self._final(rows, closed, task)
 
 
 @dataclass(frozen=True, slots=True)

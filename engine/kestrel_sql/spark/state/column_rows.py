@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.operator import Output
-from kestrel_sql.spark.io.columns import from_rows
+from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
@@ -30,10 +29,8 @@ MAX_OUTPUTS = 1 << 15
 
 
 def can_run(rows: pa.RecordBatch) -> bool:
-    """Whether there are enough rows, all with a timestamp, and all ordinals have the same length."""
-    ordinals = rows.column("ordinal")
-    lengths = np.diff(ordinals.offsets.to_numpy())
-    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count and bool((lengths == lengths[0]).all())
+    """Whether there are enough rows, all with a timestamp."""
+    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count
 
 
 def are_near(rows: pa.RecordBatch) -> bool:
@@ -70,7 +67,7 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
     }
     columns |= {
         "rel": pa.array(np.full(size, made.relation, np.int32)),
-        "ordinal": _child_ordinals(rows, made.positions),
+        "ordinal": child_ordinals(rows.column("ordinal"), made.positions),
         "ts": pa.array(made.times),
         "ws": starts,
         "we": ends,
@@ -101,30 +98,14 @@ def output_structs(outputs: Sequence[Output], handle: Handle, schema: pa.Schema)
 
 
 def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:
-    """The indices of the usable rows in the order of their ordinals, which have the same length."""
-    order = np.lexsort(_ordinals(rows).T[::-1])
+    """The indices of the usable rows in the order of their ordinals."""
+    order = ordinal_order(rows.column("ordinal"))
     return order[usable[order]]
 
 
 def sorted_by(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
     """The rows at these indices; the same rows if those are all of them in order."""
     return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
-
-
-def _ordinals(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The ordinals of rows as a matrix; all have the same length."""
-    ordinals = rows.column("ordinal")
-    bounds = ordinals.offsets.to_numpy()
-    flat: npt.NDArray[np.int64] = ordinals.values.to_numpy()[bounds[0] : bounds[-1]]
-    return flat.reshape(rows.num_rows, -1)
-
-
-def _child_ordinals(rows: pa.RecordBatch, positions: Numbers) -> pa.ListArray:
-    """The ordinals of outputs: those of their rows, each with a position appended."""
-    ordinals = _ordinals(rows)
-    deeper = np.concatenate([ordinals, positions[:, None]], axis=1)
-    offsets = np.arange(len(ordinals) + 1, dtype=np.int32) * np.int32(deeper.shape[1])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(deeper.ravel()))
 
 
 def codes_of(columns: Sequence[pa.Array]) -> Numbers:

@@ -103,14 +103,25 @@ class KeyedColumns(ABC):
         They have the keys of their rows unless `parts` has a key. A row has one output unless `positions` has the
         position of each output among those of its row.
         """
-        if not len(at):
-            return
+        if len(at):
+            key = parts["k"] if "k" in parts else self._key(keyed.keys, at, ~keyed.known[at])
+            yield from self._enveloped(keyed.rows, at, {**parts, "k": key}, times, task, positions)
+
+    def _enveloped(
+        self,
+        rows: pa.RecordBatch,
+        at: Numbers,
+        parts: Mapping[str, pa.StructArray],
+        times: Numbers,
+        task: int,
+        positions: Numbers | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The outputs of the rows at these indices, at least one, with all fields `parts`."""
         kind = self._made.field(struct_column(self._output.relation)).type
-        fields = {"k": parts["k"] if "k" in parts else self._key(keyed.keys, at, ~keyed.known[at]), **parts}
-        structs = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
+        structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
         positions = np.zeros(len(at), np.int64) if positions is None else positions
         made = Made(self._output.relation, structs, times, positions)
-        yield from enveloped(sorted_by(keyed.rows.select(_ENVELOPE), at), made, self._made, task)
+        yield from enveloped(sorted_by(rows.select(_ENVELOPE), at), made, self._made, task)
 
     def _key(self, columns: Sequence[pa.Array], at: Numbers, missing: Flags) -> pa.StructArray:
         """The keys of results from key columns, by index."""
@@ -135,16 +146,17 @@ def fits(stateful: Stateful, made: pa.Schema) -> bool:
     if not (isinstance(keys, EncodedKey) and keys.exact):
         return False
     inputs = stateful.inputs
-    own = [_types(handle.schema.key) for handle in (*inputs, stateful.output)]
+    own = [types_of(handle.schema.key) for handle in (*inputs, stateful.output)]
     operator: Any = stateful.operator
     sides = inputs[::-1] if getattr(operator, "join_type", None) is JoinType.RIGHT else inputs
-    given = [kind for handle in sides for kind in _types(handle.schema.value)]
+    given = [kind for handle in sides for kind in types_of(handle.schema.value)]
     given_all = all(handle.schema.value for handle in inputs)
-    result = _types(stateful.output.schema.value)
+    result = types_of(stateful.output.schema.value)
     return bool(own[0]) and given_all and own.count(own[0]) == len(own) and result[: len(given)] == given
 
 
-def _types(columns: Sequence[Column]) -> list[str]:
+def types_of(columns: Sequence[Column]) -> list[str]:
+    """The types of columns as text."""
     return [str(column.type) for column in columns]
 
 

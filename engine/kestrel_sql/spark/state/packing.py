@@ -21,7 +21,7 @@ from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import to_rows
+from kestrel_sql.spark.io.columns import child_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
@@ -291,9 +291,7 @@ class _Packer:
 
         The `absent` fields are NULL, and `position` is appended to the ordinal.
         """
-        ordinals = pa.array(
-            [[*ordinal, position] for ordinal in rows.column("ordinal").to_pylist()], pa.list_(pa.int64())
-        )
+        ordinals = child_ordinals(rows.column("ordinal"), np.full(rows.num_rows, position))
         made = rows.set_column(rows.schema.get_field_index("ordinal"), "ordinal", ordinals)
         for handle in self.level.inputs().values():
             if handle.has_old_key:

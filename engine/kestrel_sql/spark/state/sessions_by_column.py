@@ -87,8 +87,14 @@ class ColumnSessions(ColumnAggregate):
         plain = spread.plain[spread.clusters]
         made = [self._one_by_one(chosen, np.flatnonzero(~plain), spread, state)]
         if plain.any():
-            made.append(self._folded_sessions(chosen, np.flatnonzero(plain), spread, state))
+            made += self._folded_sessions(chosen, np.flatnonzero(plain), spread, state)
         state["time"] = state["newest"] = int(spread.now[-1])
+        yield from self._emitted(chosen, spread.now, made, task, state)
+
+    def _emitted(
+        self, chosen: pa.RecordBatch, now: Numbers, made: Sequence[_Made], task: int, state: State
+    ) -> Iterator[pa.RecordBatch]:
+        """Delete expired sessions, and return the results; each row has its stream time `now` (ms)."""
         self._sessions.prune(state)
         causes = np.concatenate([each.causes for each in made])
         if not len(causes):
@@ -177,7 +183,7 @@ class ColumnSessions(ColumnAggregate):
         made = output_structs(outputs, self._output, self._made)
         return _Made(np.array(causes, np.int64), made, bounds[:, 0], bounds[:, 1], np.array(positions, np.int64))
 
-    def _folded_sessions(self, rows: pa.RecordBatch, at: Numbers, spread: _Spread, state: State) -> _Made:
+    def _folded_sessions(self, rows: pa.RecordBatch, at: Numbers, spread: _Spread, state: State) -> list[_Made]:
         """Fold rows into the only session of their cluster."""
         clusters, numbers = np.unique(spread.clusters[at], return_inverse=True)
         stored = [spread.stored[cluster] for cluster in clusters.tolist()]
@@ -196,7 +202,9 @@ class ColumnSessions(ColumnAggregate):
         ):
             merged = [] if session is None else [session]
             self._sessions.replace(name, merged, [end, -start, own[name], list(key)], state)
-        return self._made_of(grouped, folded, at, starts, ends, np.array([each is not None for each in mine]))
+        if self._sessions.final:
+            return []
+        return [self._made_of(grouped, folded, at, starts, ends, np.array([each is not None for each in mine]))]
 
     def _made_of(
         self, grouped: Grouped, folded: Sequence[Folded], at: Numbers, lows: Folded, highs: Folded, continues: Flags
@@ -238,6 +246,23 @@ class ColumnSessions(ColumnAggregate):
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
         found: dict[bytes, Group] = state["held"][share]
         return found
+
+
+class ColumnFinalSessions(ColumnSessions):
+    """Computes an aggregate in session windows over whole columns, with the result of a session when it closes."""
+
+    def _emitted(
+        self, chosen: pa.RecordBatch, now: Numbers, made: Sequence[_Made], task: int, state: State
+    ) -> Iterator[pa.RecordBatch]:
+        """Emit the sessions that close, each at the row that closes it; later rows have not changed it."""
+        limits = now - self._sessions.gap_ms - self._sessions.grace_ms
+        closing = [end for end, *_ in state.get("ends", []) if end < limits[-1]]
+        closed = {}
+        for cause in np.unique(np.searchsorted(limits, closing, "right")).tolist():
+            state["newest"] = int(now[cause])
+            closed[cause] = self._sessions.close(int(limits[cause]), state)
+        state["newest"] = int(now[-1])
+        yield from self._final(chosen, closed, task)
 
 
 def _running(times: Numbers, rows: Segments, states: Sequence[Any]) -> Folded:

@@ -20,7 +20,7 @@ from kestrel_sql.spark.state.column_rows import FAR_MS, are_near, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows
 from kestrel_sql.spark.state.time_matches import Arrived, Meetable, chunks, expanded
-from kestrel_sql.spark.state.waiting_rows import Waiting, closes_together, waiting_rows
+from kestrel_sql.spark.state.waiting_rows import Waiting, waiting_rows
 from kestrel_sql.sql.nodes.statements import JoinType
 
 MAX_PAIRS = 1 << 18
@@ -157,7 +157,7 @@ class ColumnStreamJoin(KeyedColumns):
 def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin | None:
     """Return what runs a join of two streams over whole columns; None if it goes row by row."""
     operator = stateful.operator
-    if not isinstance(operator, StreamStreamJoin) or not fits(stateful, made) or not closes_together(operator):
+    if not isinstance(operator, StreamStreamJoin) or not fits(stateful, made):
         return None
     longest = max(operator.before_ms, operator.after_ms, operator.retention_ms)
     return ColumnStreamJoin(stateful, operator, made) if longest < FAR_MS else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +47,8 @@ class Waiting:
         waits: whether it waits or has waited.
         indices: its index in `meetable`; one too many if it is not there.
         met: for each row of `meetable` the first row of the batch that meets it; the number of rows without one.
+        queues: if windows do not close together, the rows of each list that wait or have waited as heaps of timestamp
+            (ms) and row; `closes` is then known only for rows that have arrived.
     """
 
     operator: StreamStreamJoin
@@ -58,6 +62,7 @@ class Waiting:
     waits: Flags
     indices: Numbers
     met: Numbers
+    queues: tuple[list[tuple[int, int]], list[tuple[int, int]]] | None = None
 
     def advance(self, start: int, end: int, causes: Numbers, met: Numbers) -> tuple[Numbers, Numbers]:
         """Let the next rows of the batch arrive; each of `causes` meets one of `met`.
@@ -74,7 +79,29 @@ class Waiting:
         np.minimum.at(self.met, met, causes)
         in_time = arrived.times[start:end] + _after(operator)[sides] >= arrived.now[start:end]
         self.waits[start:end] = lonely & arrived.stores[start:end] & in_time
+        if self.queues is not None:
+            self._close_in_turn(self.queues, start, end)
         return start + np.flatnonzero(lonely & ~self.waits[start:end]), self._closed(start, end)
+
+    def _close_in_turn(self, queues: Sequence[list[tuple[int, int]]], start: int, end: int) -> None:
+        """Find the rows that the next rows of the batch close, which depends on all rows that wait."""
+        closing = _closing(self.arrived)
+        for cause in (start + np.flatnonzero(self.waits[start:end] | closing[start:end])).tolist():
+            rank = self.operator.rank(int(self.sides[cause]))
+            limits = self.operator.limits(int(self.arrived.now[cause]))
+            if closing[cause] and self._oldest(queues, cause) < limits[rank]:
+                for queue, limit in zip(queues, limits, strict=True):
+                    while queue and queue[0][0] < limit:
+                        self.closes[heappop(queue)[1]] = cause
+            if self.waits[cause]:
+                heappush(queues[rank], (int(self.times[cause]), cause))
+
+    def _oldest(self, queues: Sequence[list[tuple[int, int]]], cause: int) -> float:
+        """The smallest timestamp (ms) of the rows that still wait when a row arrives."""
+        for queue in queues:
+            while queue and self.met[self.indices[queue[0][1]]] < cause:
+                heappop(queue)
+        return min((queue[0][0] for queue in queues if queue), default=inf)
 
     def _closed(self, start: int, end: int) -> Numbers:
         """The rows whose windows those of a range of the batch close, by timestamp, list, key and arrival."""
@@ -137,6 +164,7 @@ def waiting_rows(
     known = meetable.arrivals >= 0
     indices[meetable.arrivals[known]] = np.flatnonzero(known)
     all_sides, all_times = np.concatenate([arrived.sides, sides]), np.concatenate([arrived.times, times])
+    together = _closes_together(operator)
     return Waiting(
         operator=operator,
         keyed=keyed,
@@ -145,14 +173,20 @@ def waiting_rows(
         stored=stored,
         sides=all_sides,
         times=all_times,
-        closes=_closes(operator, arrived, all_sides, all_times),
+        closes=_closes(operator, arrived, all_sides, all_times) if together else np.full(len(all_times), size),
         waits=np.arange(size + len(stored)) >= size,
         indices=np.concatenate([indices, np.where(absent, len(meetable.order), first)]),
         met=np.full(len(meetable.order) + 1, size),
+        queues=None if together else _queues(stored, size),
     )
 
 
-def closes_together(operator: StreamStreamJoin) -> bool:
+def _queues(stored: Sequence[StoredRow], size: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    rows = [sorted((row.timestamp, size + at) for at, row in enumerate(stored) if row.rank == rank) for rank in (0, 1)]
+    return rows[0], rows[1]
+
+
+def _closes_together(operator: StreamStreamJoin) -> bool:
     """Whether any row at stream time closes all windows that are over.
 
     Otherwise rows wait longer for one input than for the other, and which windows close depends on the input of the
@@ -173,9 +207,13 @@ def _after(operator: StreamStreamJoin) -> Numbers:
 
 
 def _stored(operator: StreamStreamJoin, time: int, state: State) -> list[StoredRow]:
+    """The rows of the state that may close until a stream time (ms), or decide whether others do."""
+    limits = operator.limits(time)
+    if not _closes_together(operator):
+        limits = (max(limits), max(limits))
     return [
         StoredRow(rows.rank, rows.packed_key, rows.key, rows.timestamp, value)
-        for rows in pending.ready(state, operator.limits(time))
+        for rows in pending.ready(state, limits)
         for value in rows.values
     ]
 
@@ -185,8 +223,14 @@ def _closes(operator: StreamStreamJoin, arrived: Arrived, sides: Numbers, times:
     size = len(arrived.times)
     if not _delays(operator):
         return np.full(len(times), size)
-    closing = np.flatnonzero(arrived.stores & (arrived.times == arrived.now))
+    closing = np.flatnonzero(_closing(arrived))
     # A row that waits was in time when it came, so that the row that closes its window comes after it.
     over = times + _after(operator)[sides] + (operator.grace_ms or 0)
     found: Numbers = np.append(closing, size)[np.searchsorted(arrived.now[closing], over, "right")]
+    return found
+
+
+def _closing(arrived: Arrived) -> Flags:
+    """Which rows may close windows: those at stream time."""
+    found: Flags = arrived.stores & (arrived.times == arrived.now)
     return found

@@ -142,7 +142,7 @@ def _sorted(name: str, own: Any) -> Any:
         pytest.param(window, end, id=f"{name} {end.split(' ')[0]}".strip())
         for name, window in {"none": "", **_WINDOWS}.items()
         for end in _ENDS
-        if end != "EMIT FINAL" or (window and "session" not in name)
+        if window or end != "EMIT FINAL"
     ],
 )
 @pytest.mark.parametrize("keys", list(_KEYS))
