@@ -174,6 +174,12 @@ class RegistryUnavailableError(RegistryError):
     code = "REGISTRY_UNAVAILABLE"
 
 
+class RegistryMissingError(RegistryError):
+    """A statement that needs a schema registry, where none is configured."""
+
+    code = "REGISTRY_MISSING"
+
+
 class PlanError(EngineError):
     """A plan that does not decode; `path` is the JSON path of the offending value."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,9 +26,18 @@ open_session("local[1]", {"spark.driver.extraJavaOptions": options}).stop()
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the archive is made: in the working directory, so that a test sees what else is written there."""
     place = tmp_path / "classes.jsa"
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ready, "archive_path", lambda: place)
     return place
+
+
+def run_by(run: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `run` stand for the session that makes the archive, and for nothing else that starts a process."""
+    monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
+    monkeypatch.setattr(ready, "make_base", lambda _: None)
+    monkeypatch.setattr(ready, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
 
 
 @pytest.mark.spark
@@ -69,8 +80,7 @@ def test_what_fails_leaves_the_archive_of_before(
             Path(command[-1]).write_text("half", encoding="utf-8")
         return subprocess.CompletedProcess(command, code, "", "first\nno room\n")
 
-    monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
-    monkeypatch.setattr(ready.subprocess, "run", run)
+    run_by(run, monkeypatch)
     assert main(["prepare"]) == ExitCode.REFUSED
     assert said in " ".join(capsys.readouterr().err.split())
     assert list(path.parent.iterdir()) == [path]
@@ -81,7 +91,6 @@ def test_a_folder_that_takes_no_archive_is_named(path: Path, monkeypatch: pytest
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         raise subprocess.TimeoutExpired(command, 600)
 
-    monkeypatch.setattr(ready, "connector_jars", lambda: Jars(()))
-    monkeypatch.setattr(ready.subprocess, "run", run)
+    run_by(run, monkeypatch)
     with pytest.raises(EngineError, match=f"the archive {path} cannot be made: .* timed out"):
         ready.prepare(print)

@@ -111,14 +111,14 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
     )
 
 
-def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
-    """The registry of the options; without a URL one in memory, that lives as long as the run."""
+def registry_of(arguments: argparse.Namespace, without: SchemaRegistry | None = None) -> SchemaRegistry:
+    """The registry of the options; without a URL `without`, or one in memory that lives as long as the run."""
     settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
     if arguments.schema_registry is not None:
         return open_registry(arguments.schema_registry, settings)
     if settings:
         raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
-    return MemoryRegistry()
+    return without or MemoryRegistry()
 
 
 def _count(text: str) -> int:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings, wants_broker
 from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.registry.memory import NoRegistry
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config
@@ -144,7 +145,7 @@ def _server(
         errors.print(Text(sentence, "yellow"), soft_wrap=True)
 
     connect(run.config, say, run.patience, threading.Event())
-    session = Session(config=config, registry=registry_of(arguments), functions=functions)
+    session = Session(config=config, registry=registry_of(arguments, NoRegistry()), functions=functions)
     return broker_server(
         session,
         BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say, adopts=arguments.adopt),
@@ -178,5 +179,6 @@ def _settings(arguments: argparse.Namespace, config: Config) -> ServerSettings:
             pulls_per_second=config.integer("ksql.query.pull.max.qps"),
             concurrent_pulls=config.integer("ksql.query.pull.max.concurrent.requests"),
         ),
+        checks_server_name=config.flag("ksql.server.sni.check.enable"),
         push_queue_rows=arguments.push_queue_rows,
     )

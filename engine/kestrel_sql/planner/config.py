@@ -41,6 +41,7 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
         "ksql.query.pull.limit.clause.enabled": "true",
         "ksql.query.pull.stream.enabled": "true",
         "ksql.query.push.v2.enabled": "false",
+        "ksql.server.sni.check.enable": "false",
         "ksql.windowed.session.key.legacy": None,
         "auto.offset.reset": "latest",
         "kestrel.upsert.inline.errors.enabled": "true",

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrel_sql.errors import AccessError, EngineError, PropertyError, QueryError, StatementError
+from kestrel_sql.errors import (
+    AccessError,
+    EngineError,
+    PropertyError,
+    QueryError,
+    RegistryMissingError,
+    StatementError,
+)
 
 BAD_REQUEST = 40000
 BAD_STATEMENT = 40001
 QUERY_ENDPOINT = 40002
+TOO_MANY_PUSH_QUERIES = 40003
 HTTP2_REQUIRED = 40004
 UNAUTHORIZED = 40100
 FORBIDDEN = 40300
 KAFKA_FORBIDDEN = 40301
 UNKNOWN_COMMAND = 40400
 ASSERTION_FAILED = 41700
+MISDIRECTED = 42100
+NO_REGISTRY = 42801
 TOO_MANY_REQUESTS = 42900
 SERVER_ERROR = 50000
 SEQUENCE_TIMEOUT = 50301
 NOT_READY = 50302
+TERMINATING = 50303
 TERMINATED = 50304
 
 
@@ -65,6 +76,8 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
     match error:
         case AccessError():
             return ApiError(KAFKA_FORBIDDEN, message)
+        case RegistryMissingError():
+            return ApiError(NO_REGISTRY, message)
         case PropertyError():
             return ApiError(BAD_REQUEST, message)
         case QueryError():

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.types import ASGIApp
 
 from kestrel_sql.errors import CheckpointInUseError
+from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.broker.backend import BrokerBackend, BrokerEngineSettings
@@ -17,12 +19,14 @@ from kestrel_sql.server.http.app import build_app
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.listen import Listener, Tls
+from kestrel_sql.server.http.server_name import CheckServerName
 from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.service import ServedService
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.start import SparkStart
 
 _STANDBY_S = 0.5
 """Seconds between two looks at the lock of a checkpoint."""
@@ -37,6 +41,8 @@ class ServerSettings:
     tls: Tls | None = None
     security: SecuritySettings = field(default_factory=SecuritySettings)
     limits: Limits = field(default_factory=Limits)
+    checks_server_name: bool = False
+    """Whether a request over TLS must name the host that its connection was opened to."""
     push_queue_rows: int = 10_000
     traces: Traces = field(default_factory=Traces)
 
@@ -74,26 +80,42 @@ def broker_server(session: Session, engine: BrokerEngineSettings, settings: Serv
 
     Raises:
         OSError: the address cannot be listened on.
-        EngineError: the broker refuses, or the command topic cannot be carried out.
+        EngineError: the broker refuses, the command topic cannot be carried out, or the Spark of a standby has ended.
     """
+    spark = SparkStart(partial(engine.open_spark, engine.run, engine.say))
     with ExitStack() as stack:
-        _hold(CheckpointFolder(engine.run.folder), engine.say, stack)
-        yield stack.enter_context(backend_server(lambda _: BrokerBackend(session, engine), settings))
+        stack.callback(spark.close, engine.close_spark)
+        # Spark ends before the lock is released.
+        with (
+            _held(engine, spark),
+            stack.pop_all(),
+            backend_server(lambda _: BrokerBackend(session, engine, spark), settings) as running,
+        ):
+            yield running
 
 
-def _hold(folder: CheckpointFolder, say: Callable[[str], None], stack: ExitStack) -> None:
-    """Take the lock of a checkpoint; wait for a server that has it to end."""
-    waits = False
-    while True:
-        try:
-            stack.enter_context(folder.locked())
-        except CheckpointInUseError as error:
-            if not waits:
-                say(f"{error.message}; waiting as its standby")
-            waits = True
-            time.sleep(_STANDBY_S)
-        else:
-            return
+@contextmanager
+def _held(engine: BrokerEngineSettings, spark: SparkStart) -> Iterator[None]:
+    """Hold the lock of the checkpoint; while another server has it, wait, with Spark ready to take over.
+
+    Executors of a cluster would be kept from the server that works, so that there Spark starts later.
+    """
+    folder = CheckpointFolder(engine.run.folder)
+    with ExitStack() as stack:
+        waits = False
+        while True:
+            try:
+                stack.enter_context(folder.locked())
+                break
+            except CheckpointInUseError as error:
+                if not waits:
+                    engine.say(f"{error.message}; waiting as its standby")
+                    if not is_cluster(engine.run.master):
+                        spark.begin()
+                waits = True
+                spark.check()
+                time.sleep(_STANDBY_S)
+        yield
 
 
 @contextmanager
@@ -113,7 +135,7 @@ def backend_server(make: Callable[[Callable[[], None]], Backend], settings: Serv
             origins=settings.security.origins,
             local_only=settings.host in ("127.0.0.1", "::1", "localhost"),
         )
-        return settings.traces.app(app)
+        return settings.traces.app(CheckServerName(app) if settings.checks_server_name else app)
 
     with (
         closing(Listener(make_app, settings.host, settings.port, settings.tls)) as listener,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.formats.registry.memory import (
     MemoryRegistry,
+    NoRegistry,
     RegisteredSchema,
     RegistryView,
     SchemaFormat,
@@ -74,10 +75,11 @@ class TrialRegistry:
 
 def trial_session(session: Session, config: Config, variables: dict[str, str]) -> Session:
     """A copy of `session` under the settings of a request."""
+    registry = session.registry
     return replace(
         session,
         config=config,
         variables=dict(variables),
         queries=dict(session.queries),
-        registry=TrialRegistry(session.registry),
+        registry=registry if isinstance(registry, NoRegistry) else TrialRegistry(registry),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kestrel_sql.formats.registry.memory import NoRegistry
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.http.app import ROUTES
 from kestrel_sql.server.open import ServerSettings, memory_server
@@ -193,6 +195,53 @@ def test_too_many_persistent_queries_are_refused_as_a_whole() -> None:
         assert (refused.status_code, refused.json()["error_code"]) == (400, 40000)
         assert "the configured limit of 1" in refused.json()["message"]
         assert ksql(running.url, "LIST STREAMS;").json()[0]["streams"] == []
+
+
+@pytest.mark.rules("R4.1")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE STREAM a (id INT) WITH (kafka_topic='a', value_format='AVRO', partitions=1);",
+        "CREATE STREAM a WITH (kafka_topic='orders', value_format='JSON_SR');",
+        "CREATE STREAM a WITH (value_format='PROTOBUF') AS SELECT * FROM orders;",
+        "ASSERT SCHEMA SUBJECT 'a';",
+    ],
+)
+def test_what_needs_a_schema_registry_is_refused_where_there_is_none(statement: str) -> None:
+    session = Session(registry=NoRegistry())
+    with memory_server(Sparkless(session, open_spark=open_test_session), ServerSettings(port=0)) as running:
+        assert ksql(running.url, ORDERS).status_code == 200
+        answer = ksql(running.url, statement)
+        assert (answer.status_code, answer.json()["error_code"]) == (428, 42801)
+        assert "--schema-registry" in answer.json()["message"]
+        assert ksql(running.url, "LIST STREAMS;").json()[0]["streams"][0]["name"] == "ORDERS"
+
+
+@pytest.mark.rules("R4.1", "R11.1")
+def test_a_server_that_is_terminated_meanwhile_says_so() -> None:
+    ends = threading.Event()
+
+    class Lasting(Sparkless):
+        """An engine that takes its time to end its queries."""
+
+        def flush(self) -> None:
+            """Wait."""
+            ends.wait(60)
+
+    with memory_server(Lasting(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+        asked = threading.Thread(target=http.post, args=(f"{running.url}/ksql/terminate",), daemon=True)
+        asked.start()
+        deadline = time.monotonic() + 60
+        while running.service.state is not State.TERMINATING and time.monotonic() < deadline:
+            time.sleep(0.01)
+        answer = ksql(running.url, "LIST STREAMS;")
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50303)
+        health = http.get(f"{running.url}/healthcheck").json()
+        assert (health["isHealthy"], health["serverState"]) == (False, "TERMINATING")
+        ends.set()
+        asked.join(60)
+        answer = ksql(running.url, "LIST STREAMS;")
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,10 @@ import json
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -17,11 +19,16 @@ import yaml
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey
 
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
-from kestrel_sql.server.open import Running
+from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
-from tests.engine.server.servers import http, ksql, sparkless_server
+from kestrel_sql.session.session import Session
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.nodes.statements import Query
+from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
 
 STREAM = "CREATE STREAM {0} (id INT KEY) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', PARTITIONS=1);"
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
@@ -184,6 +191,38 @@ def test_limits_of_requests() -> None:
 
 
 @pytest.mark.rules("R14.1", "R4.1")
+def test_of_two_push_queries_that_come_at_once_for_one_free_place_one_is_refused() -> None:
+    planning = threading.Barrier(2, timeout=60)
+
+    class Waiting(Sparkless):
+        """An engine that plans two queries at a time."""
+
+        def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
+            """Wait for the other."""
+            planning.wait()
+            return super().plan(query, config, query_id)
+
+    session = Session(config=Config.of({"ksql.max.push.queries": 1}))
+    with (
+        memory_server(Waiting(session, open_spark=open_test_session), ServerSettings(port=0)) as running,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        assert ksql(running.url, STREAM.format("s")).status_code == 200
+
+        def push(_: int) -> tuple[int, object]:
+            asked = {"sql": "SELECT * FROM s EMIT CHANGES;"}
+            with http.stream("POST", f"{running.url}/query-stream", json=asked) as answer:
+                if answer.status_code == 200:
+                    refused.wait(60)
+                    return 200, None
+                refused.set()
+                return answer.status_code, json.loads(answer.read())["error_code"]
+
+        refused = threading.Event()
+        assert sorted(pool.map(push, range(2)), key=str) == [(200, None), (400, 40003)]
+
+
+@pytest.mark.rules("R14.1", "R4.1")
 def test_pull_queries_at_a_time_are_limited() -> None:
     with sparkless_server(limits=Limits(concurrent_pulls=0)) as running:
         assert ksql(running.url, STREAM.format("s")).status_code == 200
@@ -215,7 +254,7 @@ def test_tls_with_http_2_and_client_certificates(tmp_path: Path) -> None:
         subprocess.run(make.split(), check=True, capture_output=True)
     tls = Tls(certificate=tmp_path / "server.pem", key=tmp_path / "server.key", clients=tmp_path / "client.pem")
     trusted = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
-    with sparkless_server(tls=tls) as running:
+    with sparkless_server(tls=tls, checks_server_name=True) as running:
         url = f"https://localhost:{running.listener.port}/info"
         with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError, httpx.ConnectError)):
             httpx.get(url, verify=trusted, timeout=60)
@@ -223,4 +262,8 @@ def test_tls_with_http_2_and_client_certificates(tmp_path: Path) -> None:
         with httpx.Client(http2=True, verify=trusted, timeout=60) as client:
             answer = client.get(url)
             assert (answer.status_code, answer.http_version) == (200, "HTTP/2")
+            # The name of another host of this machine, over the same connection.
+            refused = client.get(url, headers={"host": "127.0.0.1"})
+            assert (refused.status_code, refused.json()["error_code"]) == (421, 42100)
+            assert client.get(url).status_code == 200
         assert httpx.get(url, verify=trusted, timeout=60).http_version == "HTTP/1.1"

@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
-from kestrel_sql.errors import RegistryError
+from kestrel_sql.errors import RegistryError, RegistryMissingError
 
 
 class SchemaFormat(Enum):
@@ -134,6 +134,61 @@ class SchemaRegistry(Protocol):
     def snapshot(self) -> RegistryView:
         """Return a picklable view for workers."""
         ...
+
+
+class NoRegistry:
+    """Stands for a schema registry where none is configured: what needs one is refused."""
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise self._missing(f"the schema of {subject}")
+
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise self._missing(f"the schema with id {schema_id}")
+
+    def register(
+        self,
+        subject: str,
+        format: SchemaFormat,
+        text: str,
+        references: tuple[SchemaReference, ...] = (),
+        *,
+        schema_id: int | None = None,
+    ) -> int:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise self._missing(f"the {format.value} schema of {subject}")
+
+    def freeze(self, subject: str) -> None:
+        """Do nothing."""
+
+    def delete(self, subject: str) -> None:
+        """Do nothing: there is no subject."""
+
+    def subjects(self) -> tuple[str, ...]:
+        """Return no subjects."""
+        return ()
+
+    def snapshot(self) -> RegistryView:
+        """Return an empty view."""
+        return NO_SCHEMAS
+
+    def _missing(self, wanted: str) -> RegistryMissingError:
+        return RegistryMissingError(
+            f"{wanted} needs a schema registry, and none is configured", hint="--schema-registry URL names one"
+        )
 
 
 class MemoryRegistry:

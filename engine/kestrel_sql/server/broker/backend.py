@@ -79,8 +79,10 @@ class BrokerBackend:
 
     idle_s = 0.2
 
-    def __init__(self, session: Session, settings: BrokerEngineSettings) -> None:
+    def __init__(self, session: Session, settings: BrokerEngineSettings, spark: SparkStart) -> None:
         """Carry out what the command topic holds; no query runs before `start`.
+
+        Whoever gives `spark` closes it afterwards.
 
         Raises:
             EngineError: the broker refuses, or the command topic has a command that cannot be carried out.
@@ -93,8 +95,7 @@ class BrokerBackend:
         folder = CheckpointFolder(run.folder)
         manifest = folder.load().next_run()
         folder.save(manifest)
-        self._spark = SparkStart(partial(settings.open_spark, run, settings.say))
-        self._close_spark = settings.close_spark
+        self._spark = spark
         self._offsets = BrokerOffsets(run.config)
         self._queries = BrokerQueries(
             settings=run,
@@ -153,7 +154,6 @@ class BrokerBackend:
             self._rows.close()
         self._topic.close()
         self._asking.close()
-        self._spark.close(self._close_spark)
 
     def step(self) -> bool:
         """See what the queries did."""

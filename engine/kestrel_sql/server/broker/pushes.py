@@ -149,7 +149,7 @@ class BrokerPushes(PushClients):
             )
 
         with self._starting:
-            shared = self.add(subscriber, statement, key, make, start)
+            shared = self.add(subscriber, key, make, start)
             if isinstance(shared, BrokerPush) and shared.pipeline is None:
                 self._run(shared, pipeline, partitions)
 

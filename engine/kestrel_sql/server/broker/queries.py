@@ -9,14 +9,16 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 
 from pyspark.sql import SparkSession
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.errors import CheckpointError, EngineError, QueryError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
@@ -25,7 +27,7 @@ from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
 from kestrel_sql.server.broker.adoption import Adoption
-from kestrel_sql.server.broker.tables import TableTopic
+from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
@@ -46,6 +48,8 @@ class Supervised:
     """A query of the session; `running` is None where it does not run, and `error` says why if it should."""
 
     query: PersistentQuery
+    progress: QueryProgress
+    """What it has read; before it runs, what its checkpoint says."""
     stop: Event = field(default_factory=Event)
     running: RunningQuery | None = None
     table: TableTopic | None = None
@@ -84,8 +88,7 @@ class BrokerQueries:
 
     def open_tables(self) -> None:
         """Copy the tables of all queries, so that they can be asked before Spark runs."""
-        for query in self.session.queries.values():
-            self._open(query)
+        self._measure([self._open(query) for query in self.session.queries.values()])
 
     def follow(self) -> None:
         """Start the session's new queries, and stop those that it no longer has."""
@@ -161,17 +164,14 @@ class BrokerQueries:
         """Rows in, rows out, lag in records and error of every query."""
         found = {}
         for name, known in [*self._supervised.items()]:
-            progress = known.running.progress if known.running is not None else QueryProgress(name)
+            progress = known.progress
             lag = sum((progress.lag or {}).values())
             found[name] = progress.rows_in, progress.rows_out, lag, known.error or progress.error
         return found
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query had still to process when the broker was asked last, by topic."""
-        return {
-            name: dict((known.running.progress.lag if known.running is not None else None) or {})
-            for name, known in [*self._supervised.items()]
-        }
+        return {name: dict(known.progress.lag or {}) for name, known in [*self._supervised.items()]}
 
     def _preparation(self, session: Session) -> Preparation:
         return Preparation(
@@ -180,7 +180,12 @@ class BrokerQueries:
 
     def _open(self, query: PersistentQuery) -> Supervised:
         """Copy the table that a query writes, or that it only stands for."""
-        known = self._supervised[query.id] = Supervised(query=query)
+        known = self._supervised[query.id] = Supervised(query=query, progress=QueryProgress(query.id))
+        stored = self.manifest.queries.get(query.id)
+        if stored is not None:
+            # Where the log is damaged, the start says so.
+            with suppress(CheckpointError):
+                known.progress.offsets.update(self.folder.next_offsets(stored.id) or stored.start)
         sources = self.session.catalog.sources
         source = sources.get(query.plan.sources[0] if query.plan.sink is None else query.plan.sink)
         if source is None or source.kind is not SourceKind.TABLE or source.ingestion is not None:
@@ -193,8 +198,9 @@ class BrokerQueries:
             table = known.table = TableTopic(
                 self.settings.config, source, topic.partitions, is_written_by_query=has_query
             )
-            if has_query and not self._is_within_batch(query.id):
-                table.commit(self._ends(table))
+            ends = self._last_ends(query.id, table) if has_query else None
+            if ends is not None:
+                table.commit(ends)
         except EngineError as error:
             self._refuse(known, error)
         return known
@@ -248,7 +254,7 @@ class BrokerQueries:
             prepared=prepared,
             around=around,
             checkpoint=self.folder.path_of(known.query.id),
-            progress=QueryProgress(known.query.id),
+            progress=known.progress,
         )
         if known.query.id in self.paused:
             known.stop.set()
@@ -259,15 +265,18 @@ class BrokerQueries:
         """The sink has committed a batch: in a thread of the query, before its next batch begins."""
         self.errors.show(entries)
         if known.table is not None:
-            known.table.commit(self._ends(known.table))
+            ends = self._ends(known.table)
+            known.table.commit(ends)
+            save_ends(self.folder.folder_of(known.query.id), ends)
 
-    def _ends(self, table: TableTopic) -> Mapping[tuple[str, int], int]:
+    def _ends(self, table: TableTopic) -> Offsets:
         """The ends of a batch that the broker has committed, but may not have marked yet in every partition."""
         return self.offsets.written([(table.source.topic, number) for number in range(table.partitions)])
 
-    def _is_within_batch(self, query_id: str) -> bool:
-        """Whether the process before ended within a batch, which may be in its topic in part."""
-        return unfinished_batch(folder_of(self.folder.path_of(query_id))) is not None
+    def _last_ends(self, query_id: str, table: TableTopic) -> Offsets | None:
+        """The ends of the last batch; a later one may be in the topic in part if the process before ended within it."""
+        folder = self.folder.folder_of(query_id)
+        return self._ends(table) if unfinished_batch(folder) is None else saved_ends(folder)
 
     def _stop(self, known: Supervised, *, keep_table: bool = False) -> None:
         known.stop.set()
@@ -316,12 +325,11 @@ class BrokerQueries:
         else:
             running.retry(until_caught_up=False)
 
-    def _measure(self, active: Sequence[Supervised]) -> None:
-        running = [known.running for known in active if known.running is not None]
-        positions = {position for query in running for position in query.progress.offsets}
+    def _measure(self, queries: Sequence[Supervised]) -> None:
+        positions = {position for known in queries for position in known.progress.offsets}
         try:
             ends = self.offsets.ends(positions, _ANSWER_S)
         except QueryError:
             return
-        for query in running:
-            query.progress.measure_lag(ends)
+        for known in queries:
+            known.progress.measure_lag(ends)

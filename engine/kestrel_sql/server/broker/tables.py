@@ -13,17 +13,20 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import QueryError, SerdeError
+from kestrel_sql.errors import PlanError, QueryError, SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_key import split, window_bytes
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER
+from kestrel_sql.kafka.client.offsets import from_members, to_members
 from kestrel_sql.kafka.client.positions import Offsets
+from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.queries.pull_lookup import Keys
 from kestrel_sql.queries.pull_state import TableRow, scan_order
 from kestrel_sql.session.source_records import source_spec
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
 from kestrel_sql.topics.records import LogEntry, Record
 
 _log = logging.getLogger(__name__)
@@ -31,9 +34,25 @@ _log = logging.getLogger(__name__)
 _CHUNK, _LOOK_S = 1_000, 0.05
 _LOADING_S = 30.0
 _END_OF_PARTITION = -191
+_ENDS = "table.json"
+"""The file beside Spark's checkpoint of a query with the ends of its last batch in the topic of its table."""
 
 _Change = tuple[tuple[str, int], int, bytes, bytes | None, int]
 """Position, offset, key, value and time (ms) of a record."""
+
+
+def save_ends(folder: CheckpointPath, ends: Offsets) -> None:
+    """Write down where a batch of the query with this checkpoint ends in the topic of its table."""
+    write_whole(folder / _ENDS, write_json(to_members(ends)))
+
+
+def saved_ends(folder: CheckpointPath) -> Offsets | None:
+    """Read what `save_ends` wrote last; None if no batch has ended."""
+    try:
+        found = read_json((folder / _ENDS).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, PlanError):
+        return None
+    return from_members(found)
 
 
 @dataclass(slots=True)

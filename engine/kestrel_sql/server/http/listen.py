@@ -13,6 +13,8 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 from starlette.types import ASGIApp
 
+from kestrel_sql.server.http.server_name import remember
+
 _IDLE_S = 15.0
 """How long a connection may stay without a request, and how long the headers of one may take."""
 
@@ -90,8 +92,19 @@ class Listener:
         await serve(app, self._config, shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
 
 
+class _Config(Config):
+    """Hypercorn's settings, with TLS that remembers the server name that a client asks for."""
+
+    def create_ssl_context(self) -> ssl.SSLContext | None:
+        """Return the context, None without TLS."""
+        context = super().create_ssl_context()
+        if context is not None:
+            context.sni_callback = remember
+        return context
+
+
 def _config(host: str, port: int, tls: Tls | None) -> Config:
-    config = Config()
+    config = _Config()
     config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     config.include_server_header = False
     config.include_date_header = False

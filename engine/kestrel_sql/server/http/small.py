@@ -45,13 +45,8 @@ async def healthcheck(http: HttpRequest) -> Response:
 
 
 def _server_state(service: Service) -> str:
-    match service.state:
-        case State.TERMINATED:
-            return "TERMINATED"
-        case State.ERROR:
-            return "ERROR"
-        case _:
-            return "READY"
+    state = service.state
+    return "READY" if state in (State.STARTING, State.RUNNING) else str(state.value)
 
 
 async def metadata(http: HttpRequest) -> Response:

@@ -68,7 +68,7 @@ class Pushes(PushClients):
             behind = since < arrivals
             return MemoryPush(key=key, planned=planned, config=config, text=text, since=since, catching_up=behind)
 
-        self.add(subscriber, statement, key, make, since)
+        self.add(subscriber, key, make, since)
         self._wake()
 
     def emptied(self, shared: SharedQuery) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kestrel_sql.plan.step import Step
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
-from kestrel_sql.server.errors import BAD_STATEMENT, SERVER_ERROR, ApiError
+from kestrel_sql.server.errors import BAD_STATEMENT, SERVER_ERROR, TOO_MANY_PUSH_QUERIES, ApiError
 from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
@@ -70,6 +70,20 @@ class PushClients(ABC):
             subscriber.end()
         return subscriber
 
+    def check_room(self, statement: Query) -> None:
+        """Check, before a query is planned, that a client may come.
+
+        Raises:
+            ApiError: there are too many.
+        """
+        if len(self._clients) >= self._most:
+            raise ApiError(
+                BAD_STATEMENT,
+                "Not executing statement as it would cause the number of active push queries to exceed the"
+                f" configured limit of {self._most}. Terminate existing push queries, or raise ksql.max.push.queries.",
+                statement=format_statement(statement),
+            )
+
     @abstractmethod
     def subscribe(self, subscriber: Subscriber, planned: TransientQuery, config: Config, statement: Query) -> None:
         """Let a client have the rows of a query from now on, or from the beginning if `auto.offset.reset` says so.
@@ -83,23 +97,15 @@ class PushClients(ABC):
     def emptied(self, shared: SharedQuery) -> None:
         """Stop a query that has lost its last client; called under the lock, and must not wait."""
 
-    def add(
-        self, subscriber: Subscriber, statement: Query, key: object, make: Callable[[], SharedQuery], begin: object
-    ) -> SharedQuery:
+    def add(self, subscriber: Subscriber, key: object, make: Callable[[], SharedQuery], begin: object) -> SharedQuery:
         """Add a client to the query of that key, or to a new one; `begin` is the first record that it gets rows of.
 
         Raises:
-            ApiError: there are too many clients.
+            ApiError: others have come since `check_room`.
         """
         with self._lock:
             if len(self._clients) >= self._most:
-                raise ApiError(
-                    BAD_STATEMENT,
-                    "Not executing statement as it would cause the number of active push queries to exceed the"
-                    f" configured limit of {self._most}. Terminate existing push queries, or raise"
-                    " ksql.max.push.queries.",
-                    statement=format_statement(statement),
-                )
+                raise ApiError(TOO_MANY_PUSH_QUERIES, f"There are {self._most} push queries already, the most allowed")
             shared = self._shared.get(key)
             if shared is None:
                 shared = self._shared[key] = make()

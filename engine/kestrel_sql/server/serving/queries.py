@@ -103,6 +103,7 @@ class Queries:
 
     async def _push(self, _request: Request, statement: Query, config: Config, query_id: str) -> Subscriber:
         loop, engine = asyncio.get_running_loop(), self.engine
+        engine.pushes.check_room(statement)
 
         def plan() -> TransientQuery:
             return engine.plan(statement, config, query_id)

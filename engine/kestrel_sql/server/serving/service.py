@@ -29,6 +29,7 @@ from kestrel_sql.server.errors import (
     NOT_READY,
     SEQUENCE_TIMEOUT,
     TERMINATED,
+    TERMINATING,
     ApiError,
     api_error,
 )
@@ -73,6 +74,7 @@ class ServedService:
         self._traces = traces
         self._statements = Statements(engine, traces)
         self._started: Future[None] = Future()
+        self._ends = False
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
         self._puller = Worker("kestrel-puller")
         self._queries = Queries(engine, self._readers, self._puller)
@@ -81,6 +83,7 @@ class ServedService:
 
     def close(self) -> None:
         """End all queries and threads."""
+        self._ends = True
         self._engine.stop()
         self._pushes.close()
         self._puller.close()
@@ -108,6 +111,8 @@ class ServedService:
     @property
     def state(self) -> State:
         """Starting until Spark runs."""
+        if self._ends:
+            return State.TERMINATING
         if self._engine.is_terminated:
             return State.TERMINATED
         if not self._started.done():
@@ -249,7 +254,11 @@ class ServedService:
             except EngineError as error:
                 raise api_error(error, TERMINATE_CLUSTER) from error
 
-        sequence = await result_of(asyncio.wrap_future(self._worker.submit(terminate)))
+        self._ends = True
+        try:
+            sequence = await result_of(asyncio.wrap_future(self._worker.submit(terminate)))
+        finally:
+            self._ends = False
         self._pushes.end_all()
         return {
             "@type": "currentStatus",
@@ -286,6 +295,8 @@ class ServedService:
         )
 
     def _check_ready(self) -> None:
+        if self._ends:
+            raise ApiError(TERMINATING, "The server is ending")
         if self._engine.is_terminated:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:

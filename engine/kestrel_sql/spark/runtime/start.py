@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Thread
+from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+
+from kestrel_sql.errors import EngineError
 
 _END_S = 10.0
 """How long the thread may take to end when its session is closed."""
@@ -42,6 +47,15 @@ class SparkStart:
         self.begin()
         return self._opened.result()
 
+    def check(self) -> None:
+        """Check that the session, if it has been opened, can still be used.
+
+        Raises:
+            EngineError: it could not be opened, or it has ended.
+        """
+        if self._opened.done() and not _runs(self._opened.result()):
+            raise EngineError("Spark has ended", hint="start this server again; the log of the machine may say why")
+
     def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:
         """Close the session, if it was opened."""
         if self._thread is not None and self._opened.done() and self._opened.exception() is None:
@@ -57,6 +71,15 @@ class SparkStart:
             return
         self._opened.set_result(spark)
         warm(spark)
+
+
+def _runs(spark: SparkSession) -> bool:
+    context: Any = spark.sparkContext
+    is_stopped: Any = True
+    # Without its JVM it does not answer.
+    with suppress(Py4JError, OSError):
+        is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001 - the one way to its JVM
+    return not is_stopped
 
 
 def warm(spark: SparkSession) -> None:
