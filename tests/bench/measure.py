@@ -54,11 +54,18 @@ def descendants(process: int) -> list[int]:
 
 def processor_seconds(process: int) -> float:
     """Return the processor seconds of a process and its descendants, ended children included."""
-    total = 0
-    for each in descendants(process):
-        try:
-            fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:  # It has ended meanwhile.
-            continue
-        total += sum(map(int, fields[11:15]))
-    return total / os.sysconf("SC_CLK_TCK")
+    return sum(_ticks(each, 4) for each in descendants(process)) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds(process: int) -> float:
+    """Return the processor seconds of a process without its children."""
+    return _ticks(process, 2) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(process: int, counters: int) -> int:
+    """Sum user and system time, and as the third and fourth counter those of children that have ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:  # It has ended meanwhile.
+        return 0
+    return sum(map(int, fields[11 : 11 + counters]))

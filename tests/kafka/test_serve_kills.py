@@ -14,7 +14,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -85,6 +87,15 @@ class Watcher(threading.Thread):
                 self.rows += line.startswith("[")
 
 
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The seconds until the standby answered `/info` and a pull query, and the rows that were pushed before."""
+
+    up: float
+    pull: float
+    pushed: int
+
+
 def _waits(standby: Server) -> bool:
     return "waiting as its standby" in standby.said()
 
@@ -93,11 +104,58 @@ def _any(clients: list[Client]) -> bool:
     return any(client.streams for client in clients)
 
 
+def _pushes(watching: Watcher) -> bool:
+    return watching.rows > 0
+
+
+def _answers(server: Server) -> bool:
+    asked = {"sql": "SELECT * FROM counts WHERE id = 1;"}
+    return httpx.post(f"{server.url}/query-stream", json=asked, timeout=180).status_code == 200
+
+
+def _kill(server: Server, standby: Server, threads: Sequence[threading.Thread]) -> tuple[float, float]:
+    """Kill a server, and return the seconds until its standby answers `/info`, and a pull query."""
+    server.end()
+    killed = time.monotonic()
+    for thread in threads:
+        thread.join(60)
+        # A client that the kill leaves without an answer is not told that it has none.
+        assert not thread.is_alive()
+    eventually(standby.is_up, standby)
+    up = time.monotonic() - killed
+    eventually(partial(_answers, standby), standby)
+    return up, time.monotonic() - killed
+
+
+def _check(servers: Servers, server: Server, clients: Sequence[Client]) -> tuple[int, int]:
+    """Check that nothing accepted is lost or done twice; return how many rows and statements were accepted."""
+    broker, own = servers.servers, servers.service
+    written = [json.loads(value or b"")["N"] for _, _, value, _ in read(broker, f"{own}rows", 2)]
+    accepted = [row for client in clients for row in client.rows]
+    assert accepted
+    # A row whose answer did not come may be there once.
+    assert set(accepted) <= set(written) <= {row for client in clients for row in client.sent}
+    assert max(Counter(written).values()) == 1
+    eventually(lambda: len(read(broker, f"{own}copies", 2)) >= len(written), server)
+    copies = [json.loads(value or b"")["N"] for _, _, value, _ in read(broker, f"{own}copies", 2)]
+    assert Counter(copies) == Counter(written)
+    streams = {each["name"] for each in server.ksql("SHOW STREAMS;")[0]["streams"]}
+    accepted_streams = {name for client in clients for name in client.streams}
+    assert accepted_streams <= streams
+    assert len(streams - accepted_streams - {"ROWS", "COPIES"}) <= KILLS * _CLIENTS
+    commands = Counter(key for _, key, _, _ in read(broker, servers.command_topic, 1))
+    assert max(commands.values()) == 1
+    expected = Counter(row % 1_000 for row in written)
+    eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
+    rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
+    assert rows == dict(expected)
+    return len(accepted), len(accepted_streams)
+
+
 def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Path) -> None:
     chance = random.Random(7)
     clients: list[Client] = []
-    takeovers: list[float] = []
-    pushed = 0
+    kills: list[Kill] = []
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
         own = servers.service
@@ -118,44 +176,20 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
                 thread.start()
             if turn % 4:
                 eventually(partial(_any, working), server)
+            if turn % 2:
+                eventually(partial(_pushes, watching), server)
             working[0].join(chance.uniform(0.2, _LONGEST_S))
-            server.end()
-            killed = time.monotonic()
-            for thread in (*working, watching):
-                thread.join(60)
-                # A client that the kill leaves without an answer is not told that it has none.
-                assert not thread.is_alive()
+            up, pull = _kill(server, following, (*working, watching))
+            kills.append(Kill(up, pull, watching.rows))
             server = following
-            eventually(server.is_up, server)
-            takeovers.append(time.monotonic() - killed)
-            pushed += watching.rows
-            _log.info(
-                "kill %d: %d rows so far, up after %.1f s",
-                turn + 1,
-                sum(len(each.rows) for each in clients),
-                takeovers[-1],
-            )
-        written = [json.loads(value or b"")["N"] for _, _, value, _ in read(kafka.servers, f"{own}rows", 2)]
-        accepted = [row for client in clients for row in client.rows]
-        assert accepted
-        # A row whose answer did not come may be there once.
-        assert set(accepted) <= set(written) <= {row for client in clients for row in client.sent}
-        assert max(Counter(written).values()) == 1
-        eventually(lambda: len(read(kafka.servers, f"{own}copies", 2)) >= len(written), server)
-        copies = [json.loads(value or b"")["N"] for _, _, value, _ in read(kafka.servers, f"{own}copies", 2)]
-        assert Counter(copies) == Counter(written)
-        streams = {each["name"] for each in server.ksql("SHOW STREAMS;")[0]["streams"]}
-        accepted_streams = {name for client in clients for name in client.streams}
-        assert accepted_streams <= streams
-        assert len(streams - accepted_streams - {"ROWS", "COPIES"}) <= KILLS * _CLIENTS
-        commands = Counter(key for _, key, _, _ in read(kafka.servers, servers.command_topic, 1))
-        assert max(commands.values()) == 1
-        expected = Counter(row % 1_000 for row in written)
-        eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
-        rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
-        assert rows == dict(expected)
+            accepted = sum(len(each.rows) for each in clients)
+            _log.info("kill %d: %d rows accepted so far; %s", turn + 1, accepted, kills[-1])
+        assert any(kill.pushed for kill in kills)
+        rows, statements = _check(servers, server, clients)
+    ups, pulls = [kill.up for kill in kills], [kill.pull for kill in kills]
     _log.info(
-        "%d kills: %d rows and %d statements accepted, none lost or done twice; %d rows pushed; takeover %.1f s at the"
-        " median, %.1f s at most",
-        *(KILLS, len(accepted), len(accepted_streams), pushed, median(takeovers), max(takeovers)),
+        "%d kills: %d rows and %d statements accepted, none lost or done twice; %d rows pushed before %d of the kills",
+        *(KILLS, rows, statements, sum(kill.pushed for kill in kills), sum(kill.pushed > 0 for kill in kills)),
     )
+    for what, seconds in (("/info", ups), ("a pull query", pulls)):
+        _log.info("the standby answers %s %.1f s after the kill, %.1f s at most", what, median(seconds), max(seconds))

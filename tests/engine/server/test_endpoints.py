@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,6 +20,7 @@ from websockets.sync.client import connect
 
 from kestrel_sql.formats.registry.memory import NoRegistry
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.server import errors
 from kestrel_sql.server.http.app import ROUTES
 from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.server.service import State
@@ -94,6 +97,38 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
 ]
 
 LIMIT = "ksql.query.persistent.active.limit"
+
+
+OFFERED = [
+    *((method, path) for method, path, *_ in [*ANSWERS, *ERRORS]),
+    ("POST", "/ksql/terminate"),
+    ("POST", "/inserts-stream"),
+    ("GET", "/ws/query"),
+]
+"""What tests ask; those without a line above have tests of their own."""
+
+SPEC = {
+    "GET": [
+        *("/", "/info", "/healthcheck", "/clusterStatus", "/v1/metadata", "/v1/metadata/id", "/status", "/ws/query"),
+        *("/status/stream/`ORDERS`/create", "/is_valid_property/nonsense", "/chc/ready", "/chc/live"),
+    ],
+    "POST": [
+        *("/ksql", "/ksql/terminate", "/query", "/query-stream", "/inserts-stream", "/close-query"),
+        *("/heartbeat", "/lag"),
+    ],
+}
+"""The endpoints of ksqlDB's API."""
+
+
+def test_every_endpoint_of_ksqldb_is_asked() -> None:
+    assert [(method, path) for method, paths in SPEC.items() for path in paths if (method, path) not in OFFERED] == []
+
+
+@pytest.mark.rules("R4.1")
+@pytest.mark.parametrize("name", [name for name, value in vars(errors).items() if isinstance(value, int)])
+def test_every_error_code_is_sent_by_a_test(name: str) -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert re.search(rf"\b{getattr(errors, name)}\b", tests)
 
 
 def test_every_route_is_asked() -> None:
