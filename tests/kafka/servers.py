@@ -115,6 +115,7 @@ class Servers:
             adopts=adopts,
             open_spark=open_spark,
             close_spark=lambda _: None,
+            rehearse=lambda *_: None,
         )
 
         def serve() -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
+from kestrel_sql.server.open import READY
 from kestrel_sql.session.session import Session
 from tests.kafka.helpers import create, produce, read
 from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually
@@ -127,7 +128,7 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
     server.ksql("INSERT INTO orders (id, item, price) VALUES (4, 'tea', 1);")
     standby = service.here(spark)
     eventually(lambda: "waiting as its standby" in standby.said(), standby)
-    eventually(lambda: OPENS_SPARK in standby.said(), standby)
+    eventually(lambda: READY in standby.said(), standby)
     # As if the server had been killed within its last batch, which the standby then does again.
     batches = service.checkpoint / "queries" / "CTAS_TOTALS_1" / "commits"
     max((each for each in batches.iterdir() if each.name.isdigit()), key=lambda each: int(each.name)).unlink()

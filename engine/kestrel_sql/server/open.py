@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 
 from starlette.types import ASGIApp
 
@@ -30,6 +31,9 @@ from kestrel_sql.spark.runtime.start import SparkStart
 
 _STANDBY_S = 0.5
 """Seconds between two looks at the lock of a checkpoint."""
+
+READY = "this standby is ready to take over"
+"""What a standby says once its Spark is warm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,20 +104,20 @@ def _held(engine: BrokerEngineSettings, spark: SparkStart) -> Iterator[None]:
 
     Executors of a cluster would be kept from the server that works, so that there Spark starts later.
     """
-    folder = CheckpointFolder(engine.run.folder)
+    folder, is_held = CheckpointFolder(engine.run.folder), Event()
     with ExitStack() as stack:
-        waits = False
-        while True:
+        said: list[str] = []
+        while not is_held.is_set():
             try:
                 stack.enter_context(folder.locked())
-                break
+                is_held.set()
             except CheckpointInUseError as error:
-                if not waits:
-                    engine.say(f"{error.message}; waiting as its standby")
-                    if not is_cluster(engine.run.master):
-                        spark.begin()
-                waits = True
-                spark.check()
+                if not is_cluster(engine.run.master):
+                    spark.begin(lambda opened: engine.rehearse(opened, is_held))
+                for sentence in (f"{error.message}; waiting as its standby", *([READY] if spark.is_ready() else [])):
+                    if sentence not in said:
+                        engine.say(sentence)
+                        said.append(sentence)
                 time.sleep(_STANDBY_S)
         yield
 

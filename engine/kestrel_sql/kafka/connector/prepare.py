@@ -11,18 +11,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
+from kestrel_sql.kafka.connector.rehearsal import rehearse
 from kestrel_sql.spark.runtime.class_archive import TRIED, archive_path, make_base, making_options
 from kestrel_sql.spark.runtime.environment import prepare_environment
 from kestrel_sql.spark.runtime.session import open_session
@@ -30,11 +27,6 @@ from kestrel_sql.spark.runtime.session import open_session
 _LONGEST_S = 600
 _LAST = 19
 """The niceness of a process that only works when no other wants to."""
-_ROWS = 200
-_STATEMENTS = """
-CREATE STREAM S (K STRING KEY, V BIGINT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
-CREATE TABLE T AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S WHERE V >= 0 GROUP BY K;
-"""
 
 
 def prepare(say: Callable[[str], None]) -> Path:
@@ -97,29 +89,7 @@ def _leave_archive(path: Path) -> None:
     spark = open_session(
         "local[2]", {"spark.driver.extraJavaOptions": making_options(path), "spark.sql.shuffle.partitions": "2"}
     )
-    value = """to_binary(concat('{"V": ', value, '}'), 'utf-8')"""
-    columns = {
-        "q": "0",
-        "feed": "value",
-        "topic": "'s'",
-        "part": "0",
-        "off": "value",
-        "ts": "value",
-        "key": "to_binary('k', 'utf-8')",
-    }
-    texts = [f"CAST({text} AS {kind}) AS {name}" for (name, text), kind in zip(columns.items(), _KINDS, strict=True)]
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
-    records = rows.selectExpr(
-        *texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        frame = _pipeline().frame(spark, records, PAGES, {"s": 1})
-        writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)
-        running = writer.start()
-        while running.isActive and (running.lastProgress or {}).get("batchId", -1) < 2:
-            running.awaitTermination(1)
-        running.stop()
-        failure = running.exception()
+    failure = rehearse(spark)
     spark.stop()
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - the one way to the JVM's process, whose end is waited for
     gateway.shutdown()
@@ -127,21 +97,6 @@ def _leave_archive(path: Path) -> None:
     gateway.proc.wait(_LONGEST_S)
     if failure is not None:
         raise failure
-
-
-_KINDS = ("INT", "BIGINT", "STRING", "INT", "BIGINT", "BIGINT", "BINARY")
-
-
-def _pipeline() -> Any:
-    session = Session()
-    for statement in session.parse(_STATEMENTS):
-        session.execute(statement)
-    (query,) = session.queries.values()
-    return build_pipeline([QueryRun(plan=query.plan, settings=query.config, serde=session.serde())])
-
-
-def _count(batch: DataFrame, number: int) -> None:
-    batch.repartition(2).sortWithinPartitions("ordinal").toArrow()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -18,6 +19,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.connector.rehearsal import rehearse
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
@@ -69,20 +71,20 @@ class BrokerEngineSettings:
     """Whether to take over a command topic that this checkpoint does not know."""
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
+    rehearse: Callable[[SparkSession, Event], object] = rehearse
+    """What a standby does with its session until the event is set."""
 
 
 class BrokerBackend:
     """Statements through a command topic, persistent queries from their checkpoints, rows from and to a broker.
 
-    Whoever makes one holds the lock on the checkpoint.
+    Whoever makes one holds the lock on the checkpoint, and closes `spark` afterwards.
     """
 
     idle_s = 0.2
 
     def __init__(self, session: Session, settings: BrokerEngineSettings, spark: SparkStart) -> None:
         """Carry out what the command topic holds; no query runs before `start`.
-
-        Whoever gives `spark` closes it afterwards.
 
         Raises:
             EngineError: the broker refuses, or the command topic has a command that cannot be carried out.

@@ -47,12 +47,11 @@ def save_ends(folder: CheckpointPath, ends: Offsets) -> None:
 
 
 def saved_ends(folder: CheckpointPath) -> Offsets | None:
-    """Read what `save_ends` wrote last; None if no batch has ended."""
+    """Read what `save_ends` wrote last; None if no batch has ended, or the file is damaged."""
     try:
-        found = read_json((folder / _ENDS).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, PlanError):
+        return from_members(read_json((folder / _ENDS).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, PlanError, AttributeError, ValueError):
         return None
-    return from_members(found)
 
 
 @dataclass(slots=True)

@@ -31,11 +31,11 @@ class SparkStart:
         self._opened: Future[SparkSession] = Future()
         self._thread: Thread | None = None
 
-    def begin(self) -> None:
-        """Start to open the session, if that has not begun."""
+    def begin(self, then: Callable[[SparkSession], object] | None = None) -> None:
+        """Start to open the session, if that has not begun; `then` uses it in place of `warm`."""
         if self._thread is None:
             self._starting()
-            self._thread = Thread(target=self._open, name="opening Spark", daemon=True)
+            self._thread = Thread(target=self._open, args=(then or warm,), name="opening Spark", daemon=True)
             self._thread.start()
 
     def session(self) -> SparkSession:
@@ -47,14 +47,17 @@ class SparkStart:
         self.begin()
         return self._opened.result()
 
-    def check(self) -> None:
-        """Check that the session, if it has been opened, can still be used.
+    def is_ready(self) -> bool:
+        """Whether the session is open and was used once.
 
         Raises:
             EngineError: it could not be opened, or it has ended.
         """
-        if self._opened.done() and not _runs(self._opened.result()):
+        if not self._opened.done():
+            return False
+        if not _runs(self._opened.result()):
             raise EngineError("Spark has ended", hint="start this server again; the log of the machine may say why")
+        return self._thread is not None and not self._thread.is_alive()
 
     def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:
         """Close the session, if it was opened."""
@@ -63,21 +66,25 @@ class SparkStart:
             # Python aborts the process if it ends while a thread still reads the first job's result with Arrow.
             self._thread.join(_END_S)
 
-    def _open(self) -> None:
+    def _open(self, then: Callable[[SparkSession], object]) -> None:
         try:
             spark = self._open_spark()
         except BaseException as error:  # noqa: BLE001 - raised where the session is waited for
             self._opened.set_exception(error)
             return
         self._opened.set_result(spark)
-        warm(spark)
+        try:
+            then(spark)
+        except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile
+            # Nobody waits for this; what hinders it hinders the queries, too, and they say so.
+            return
 
 
 def _runs(spark: SparkSession) -> bool:
-    context: Any = spark.sparkContext
     is_stopped: Any = True
     # Without its JVM it does not answer.
     with suppress(Py4JError, OSError):
+        context: Any = spark.sparkContext
         is_stopped = context._jsc.sc().isStopped()  # noqa: SLF001 - the one way to its JVM
     return not is_stopped
 
@@ -87,14 +94,9 @@ def warm(spark: SparkSession) -> None:
 
     It starts workers and loads modules and classes before the first records come.
     """
-    try:
-        tasks = spark.sparkContext.defaultParallelism
-        rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
-        rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
-    except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile
-        # Nobody waits for this job, which ends with the session; what hinders it hinders the queries, too, and they say
-        # so.
-        return
+    tasks = spark.sparkContext.defaultParallelism
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(_pass, "id BIGINT")
+    rows.repartition(tasks).sortWithinPartitions("id").mapInArrow(_pass, "id BIGINT").toArrow()
 
 
 def _pass(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

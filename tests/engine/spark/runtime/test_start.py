@@ -5,10 +5,11 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.runtime.start import SparkStart, warm
+from kestrel_sql.spark.runtime.start import SparkStart
 
 
 def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:
@@ -24,10 +25,17 @@ def test_what_hinders_the_session_is_raised_where_it_is_waited_for() -> None:
 def test_a_session_that_is_stopped_meanwhile_is_no_error() -> None:
     class Stopped:
         def __getattr__(self, name: str) -> Any:
-            raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+            raise Py4JNetworkError("Cannot call methods on a stopped SparkContext.")
 
     stopped: Any = Stopped()
-    warm(stopped)
+    before = opening_threads()
+    opening = SparkStart(lambda: stopped)
+    assert opening.session() is stopped
+    for thread in opening_threads() - before:
+        thread.join(60)
+        assert not thread.is_alive()
+    with pytest.raises(EngineError, match="Spark has ended"):
+        opening.is_ready()
 
 
 def opening_threads() -> set[Thread]:
