@@ -18,7 +18,7 @@ CREATE TABLE T WITH (KAFKA_TOPIC='{name}_t_{sink}') AS
   SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S GROUP BY K EMIT CHANGES;
 """
 EARLIEST = {"auto.offset.reset": "earliest"}
-KEYS, WAIT_S = 5, 240
+KEYS, WAIT_S = 5, 600
 NOW = int(time.time() * 1000)
 """Records of today: the broker compacts older ones of a table at once (docs/production.md)."""
 
