@@ -26,6 +26,7 @@ TRUSTED = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/ssl/certs/java
 APP = """
 CREATE STREAM ORDERS (ID INT KEY, QTY INT) WITH (kafka_topic='orders', value_format='JSON', partitions=1);
 CREATE STREAM LARGE AS SELECT * FROM ORDERS WHERE QTY >= 10;
+CREATE TABLE COUNTS AS SELECT ID, COUNT(*) AS N FROM ORDERS GROUP BY ID;
 """
 ORDERS = [(1, 9), (2, 10), (3, 11)]
 
@@ -119,7 +120,8 @@ def context_in(folder: Path) -> Path:
     context.mkdir()
     shutil.copy(build_wheel(folder), context)
     shutil.copy(ROOT / "constraints.txt", context)
-    shutil.copy(FOLDER / "entrypoint.sh", context)
+    for name in ("entrypoint.sh", "slim.py"):
+        shutil.copy(FOLDER / name, context)
     return context
 
 
@@ -138,13 +140,15 @@ def check(image: Builder, folder: Path) -> None:
     (user,) = image.inside("id", "-u")
     words = ("run", "/app/app.sql", "--input", "orders=/app/orders.jsonl")
     found = image.inside("/opt/entrypoint.sh", "kestrel", *words, volume=app)
-    keys = [json.loads(line)["key"] for line in found]
+    records = [*map(json.loads, found)]
+    keys, counted = ([each["key"] for each in records if each["topic"] == topic] for topic in ("LARGE", "COUNTS"))
     files, size = image.size_mb()
     sys.stdout.write(
-        f"user {user}, {len(found)} of {len(ORDERS)} records passed the filter, {files} MB, {size} MB compressed\n"
+        f"user {user}, {len(keys)} of {len(ORDERS)} records passed the filter, {files} MB, {size} MB compressed\n"
     )
     expect(user != "0", "the image runs as root")
     expect(keys == [key for key, qty in ORDERS if qty >= 10], f"the application wrote {found}")
+    expect(sorted(counted) == [key for key, _ in ORDERS], f"the application counted {found}")
     expect(size < LIMIT_MB, f"the image has more than {LIMIT_MB} MB")
 
 
