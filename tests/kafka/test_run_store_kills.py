@@ -44,7 +44,7 @@ def test_killed_drivers_on_a_store_lose_nothing_and_repeat_nothing(
     with on_store(scenario, kind, s3) as there:
         for number in range(KILLS):
             with ending(there.start("run", "--batch-records", "30")) as process:
-                there.await_write("run", process, ALL[number % len(ALL)])
+                there.await_write("run", process, ALL[number % len(ALL)], seconds=WAIT_S)
                 time.sleep(random_.uniform(0, 0.5))
                 kill(process, whole=number % 2 == 0)
             hit.update(begun := there.begun_sinks("run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,6 @@ from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import s3_jars
-from kestrel_sql.spark.runtime.class_archive import archive_options
 from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment
 from kestrel_sql.spark.state.checkpoint_path import Store, StorePath, manager_settings
 
@@ -54,8 +54,9 @@ def open_store_to_read(uri: str, settings: Mapping[str, str]) -> Iterator[StoreP
     """
     prepare_environment()
     conf = SparkConf(loadDefaults=False)
-    conf.set("spark.driver.extraJavaOptions", archive_options(f"{_SHORT_LIVED} {log_settings()}"))
-    conf.set("spark.jars", store_settings(uri).get("spark.jars", ""))
+    conf.set("spark.driver.extraJavaOptions", f"{_SHORT_LIVED} {log_settings()}")
+    if uri.startswith("s3a:"):
+        conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, s3_jars().paths)))
     launch: Any = launch_gateway
     gateway = launch(conf)
     try:
