@@ -44,7 +44,7 @@ WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
 WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
 PARTITIONS, BATCH = 2, 100_000
-_LONGEST_S = 300.0
+_LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import count
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.formats.serde import SerdeSpec
@@ -25,10 +26,10 @@ from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batc
 from kestrel_sql.spark.pipeline.carried_columns import pack_carried, packed_columns, unpack_carried
 from kestrel_sql.spark.pipeline.projection_pass import passthrough_relations, project_batches
 from kestrel_sql.spark.stages.group import Group, QueryBuild
-from kestrel_sql.spark.stages.handles import row_columns
+from kestrel_sql.spark.stages.handles import Handle, row_columns
 from kestrel_sql.spark.stages.stage import Stage, struct_column
 from kestrel_sql.spark.state.host import apply_level
-from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.level import Level, rows_of
 from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
 from kestrel_sql.spark.types import schema_text
 
@@ -82,7 +83,7 @@ class Pipeline:
 
     @cached_property
     def _parts(self) -> tuple[_Part, ...]:
-        return tuple(_part(stage) for stage in self.group.stages)
+        return tuple(_part(stage, rows_of(self._handles(at))) for at, stage in enumerate(self.group.stages))
 
     def frame(
         self,
@@ -152,7 +153,11 @@ class Pipeline:
 
     def _columns(self, at: int) -> Mapping[str, str]:
         """The columns of the rows that enter a stage, with their Spark types."""
-        return row_columns(self.level(at).alive if at > 0 else [source.handle for source in self.group.sources])
+        return row_columns(self._handles(at))
+
+    def _handles(self, at: int) -> Sequence[Handle]:
+        """The relations that enter a stage."""
+        return self.level(at).alive if at > 0 else [source.handle for source in self.group.sources]
 
     def tasks(self, partitions: Mapping[str, int]) -> tuple[int, ...]:
         """Return the number of tasks of each query.
@@ -194,8 +199,8 @@ class _Part:
     carried: frozenset[str]
 
 
-def _part(stage: Stage) -> _Part:
-    passthrough = passthrough_relations(stage)
+def _part(stage: Stage, columns: pa.Schema) -> _Part:
+    passthrough = passthrough_relations(stage, columns)
     rest = stage.without(passthrough)
     carried = rest.carried()
     return _Part(passthrough, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)

@@ -6,9 +6,8 @@ NULL, to drop a row, or to log a missing value. All other projections run as Spa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -17,22 +16,15 @@ from sqlglot import exp
 
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.pipeline.arrow_expressions import NotOnArrowError, Value, as_array, computed
 from kestrel_sql.spark.stages.stage import LOG_ONLY, Operation, Stage, entry, struct_column
 
-_Value = Callable[[pa.RecordBatch], pa.Array]
-"""Computes a column of a batch."""
 
-
-class _NotPassthroughError(Exception):
-    """A tree does more than a passthrough projection may."""
-
-
-def passthrough_relations(stage: Stage) -> frozenset[int]:
-    """The relations of a stage that have operations, all of them passthrough projections."""
+def passthrough_relations(stage: Stage, columns: pa.Schema) -> frozenset[int]:
+    """The relations of a stage that have operations, all of which can run on Arrow; `columns` are those of its rows."""
+    nothing = pa.RecordBatch.from_pylist([], schema=columns)
     return frozenset(
-        relation
-        for relation, operations in stage.operations.items()
-        if operations and all(map(_is_passthrough, operations))
+        relation for relation, operations in stage.operations.items() if _runs_on_arrow(relation, operations, nothing)
     )
 
 
@@ -59,9 +51,9 @@ class _Projection:
     The struct that it makes, the rows that it keeps, and the log entries of rows with a fault.
     """
 
-    struct: _Value
-    keep: _Value | None
-    faults: Sequence[tuple[_Value, Mapping[str, Any]]]
+    struct: Value
+    keep: Value | None
+    faults: Sequence[tuple[Value, Mapping[str, Any]]]
 
     def apply(self, batch: pa.RecordBatch, relation: int) -> pa.RecordBatch:
         """Return the batch with the rows of a relation projected."""
@@ -91,12 +83,14 @@ def _logged(log: pa.ListArray, found: Sequence[tuple[pa.BooleanArray, Mapping[st
     return pa.array(entries, log.type)
 
 
-def _is_passthrough(operation: Operation) -> bool:
+def _runs_on_arrow(relation: int, operations: Sequence[Operation], nothing: pa.RecordBatch) -> bool:
+    """Whether there are operations that Arrow computes as Spark does; types tell only when they run, over no rows."""
     try:
-        _projection(operation)
-    except _NotPassthroughError:
+        for operation in operations:
+            nothing = _projection(operation).apply(nothing, relation)
+    except NotOnArrowError:
         return False
-    return True
+    return bool(operations)
 
 
 def _projection(operation: Operation) -> _Projection:
@@ -107,7 +101,7 @@ def _projection(operation: Operation) -> _Projection:
             isinstance(tree, exp.Null) for tree in (operation.record, *(fault.cause for fault in operation.faults))
         )
     ):
-        raise _NotPassthroughError
+        raise NotOnArrowError
     faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
     return _Projection(
         _struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults
@@ -124,7 +118,7 @@ def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def _value(tree: Tree) -> _Value:
+def _value(tree: exp.Expr) -> Value:
     match tree:
         case exp.Column() | exp.Dot():
             return _at(_path(tree))
@@ -135,10 +129,10 @@ def _value(tree: Tree) -> _Value:
         case exp.Anonymous(this="if", expressions=[condition, then, exp.Null()]):
             return _unless(_not(_condition(condition)), then)
         case _:
-            raise _NotPassthroughError
+            return computed(tree, _value)
 
 
-def _at(path: Sequence[str]) -> _Value:
+def _at(path: Sequence[str]) -> Value:
     def take(batch: pa.RecordBatch) -> pa.Array:
         array = batch.column(path[0])
         for name in path[1:]:
@@ -148,28 +142,30 @@ def _at(path: Sequence[str]) -> _Value:
     return take
 
 
-def _unless(absent: _Value, tree: Tree) -> _Value:
+def _unless(absent: Value, tree: Tree) -> Value:
     """A value, NULL where `absent` is true."""
     if isinstance(tree, exp.Anonymous) and tree.this == "named_struct":
         return _struct(_pairs(tree), absent)
     value = _value(tree)
 
     def choose(batch: pa.RecordBatch) -> pa.Array:
-        array = value(batch)
+        array = as_array(value(batch), batch.num_rows)
         return pc.if_else(absent(batch), pa.scalar(None, array.type), array)
 
     return choose
 
 
-def _struct(fields: Sequence[tuple[str, Tree]], absent: _Value | None) -> _Value:
+def _struct(fields: Sequence[tuple[str, Tree]], absent: Value | None) -> Value:
     if not fields:
         # Arrow cannot make structs without fields: it takes the number of rows from the fields.
-        raise _NotPassthroughError
+        raise NotOnArrowError
     names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
 
     def make(batch: pa.RecordBatch) -> pa.Array:
         return pa.StructArray.from_arrays(
-            [value(batch) for value in values], names, mask=None if absent is None else absent(batch)
+            [as_array(value(batch), batch.num_rows) for value in values],
+            names,
+            mask=None if absent is None else absent(batch),
         )
 
     return make
@@ -180,31 +176,20 @@ def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
     return [(name.this, tree) for name, tree in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _condition(tree: exp.Expr) -> _Value:
-    """A condition of IS NULL on columns, AND, OR and NOT, which is never NULL itself."""
-    match tree:
-        case exp.Paren(this=inner):
-            return _condition(inner)
-        case exp.And():
-            return _all(pc.and_, tree)
-        case exp.Or():
-            return _all(pc.or_, tree)
-        case exp.Not(this=inner):
-            return _not(_condition(inner))
-        case exp.Is(this=column, expression=exp.Null()):
-            value = _at(_path(column))
-            return lambda batch: value(batch).is_null()
-        case _:
-            raise _NotPassthroughError
+def _condition(tree: exp.Expr) -> Value:
+    """A condition; NULL counts as false."""
+    value = _value(tree)
+
+    def test(batch: pa.RecordBatch) -> pa.Array:
+        found = value(batch)
+        if not pa.types.is_boolean(found.type):
+            raise NotOnArrowError
+        return pc.fill_null(as_array(found, batch.num_rows), fill_value=False)
+
+    return test
 
 
-def _all(operator: Callable[[pa.Array, pa.Array], pa.Array], chain: exp.Connector) -> _Value:
-    """AND or OR over a chain of conditions. It is flattened, because it may be longer than Python's recursion limit."""
-    conditions = [_condition(tree) for tree in chain.flatten(unnest=False)]
-    return lambda batch: reduce(operator, (condition(batch) for condition in conditions))
-
-
-def _not(condition: _Value) -> _Value:
+def _not(condition: Value) -> Value:
     return lambda batch: pc.invert(condition(batch))
 
 
@@ -215,4 +200,4 @@ def _path(tree: exp.Expr) -> tuple[str, ...]:
         case exp.Dot(this=inner, expression=exp.Identifier(this=name)):
             return (*_path(inner), name)
         case _:
-            raise _NotPassthroughError
+            raise NotOnArrowError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -74,7 +74,12 @@ class Level:
 
     def after(self) -> pa.Schema:
         """The schema of all rows after the level."""
-        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive)])
+        return rows_of(self.alive)
+
+
+def rows_of(handles: Iterable[Handle]) -> pa.Schema:
+    """The schema of rows of these relations."""
+    return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in handles)])
 
 
 def _field(handle: Handle) -> pa.Field:

@@ -51,7 +51,10 @@ def value(kind: pa.DataType, random_: random.Random) -> Any:
         return [(f"key {n}", value(kind.item_type, random_)) for n in range(random_.randrange(3))]
     if pa.types.is_list(kind):
         return [value(kind.value_type, random_) for _ in range(random_.randrange(3))]
-    return random_.choice(["", "a", "bär", "something long"]) if pa.types.is_string(kind) else random_.randrange(-9, 9)
+    if pa.types.is_string(kind):
+        return random_.choice(["", "a", "bär", "something long"])
+    most = (1 << 63 if kind == pa.int64() else 1 << 31) - 1
+    return random_.choice([most, -most - 1]) if random_.random() < 0.05 else random_.randrange(-9, 9)
 
 
 def rows(schema: pa.Schema, relations: Sequence[int]) -> pa.RecordBatch:
