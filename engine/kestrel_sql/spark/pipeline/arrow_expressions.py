@@ -1,13 +1,14 @@
 """Expressions that Arrow computes as Spark SQL does (ADR 24).
 
-These are comparisons, arithmetic and casts of whole numbers, equality and order of strings, literals, AND, OR, NOT, IN,
-IS NULL and COALESCE with a literal. Whole numbers wrap on overflow in both, and both order strings by their bytes. What
-differs, such as NaN in comparisons, is left to Spark.
+These are comparisons, arithmetic and casts of INT, BIGINT and DOUBLE, comparisons of strings, literals, AND, OR, NOT,
+IN, IS NULL and COALESCE with a literal. Whole numbers wrap on overflow in both, and both order strings by their bytes.
+All else, such as division and DECIMAL, is left to Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -47,6 +48,13 @@ _TYPES = {
     exp.DataType.Type.BOOLEAN: pa.bool_(),
     exp.DataType.Type.DOUBLE: pa.float64(),
 }
+_WHOLE_TYPES = {pa.int32(), pa.int64()}
+_NUMBERS = _WHOLE_TYPES | {pa.float64()}
+_BOOLEAN = {pa.bool_()}
+_UNARY: Mapping[type[exp.Expr], tuple[Callable[[Any], Any], Collection[pa.DataType]]] = {
+    exp.Not: (pc.invert, _BOOLEAN),
+    exp.Neg: (pc.negate, _NUMBERS),
+}
 
 
 def as_array(value: Any, count: int) -> pa.Array:
@@ -73,10 +81,10 @@ def computed(tree: exp.Expr, inner: Callable[[exp.Expr], Value]) -> Value:
             return _connected(pc.or_kleene, [_operation(pc.equal, value, inner(item), True) for item in items])
         case exp.Is(this=content, expression=exp.Null()):
             return _is_null(inner(content))
-        case exp.Not(this=content):
-            return _boolean(pc.invert, inner(content))
+        case exp.Unary(this=content) if type(tree) in _UNARY:
+            return _unary(*_UNARY[type(tree)], inner(content))
         case exp.Anonymous(this="coalesce", expressions=[content, exp.Boolean(this=flag)]):
-            return _boolean(lambda value: pc.fill_null(value, flag), inner(content))
+            return _unary(lambda value: pc.fill_null(value, flag), _BOOLEAN, inner(content))
         case exp.Connector() if type(tree) in _CONNECTORS:
             # It is flattened, because it may be longer than Python's recursion limit.
             return _connected(_CONNECTORS[type(tree)], [inner(part) for part in tree.flatten(unnest=False)])
@@ -96,8 +104,8 @@ def _literal(tree: exp.Expr) -> pa.Scalar | None:
             return pa.scalar(text)
         case exp.Literal(this=text):
             return _whole(text)
-        case exp.Cast(this=exp.Literal(this=text), to=exp.DataType(this=wanted)) if wanted in _WHOLE:
-            return pa.scalar(_number(text), _WHOLE[wanted])
+        case exp.Cast(this=exp.Literal(this=text), to=exp.DataType(this=wanted)) if wanted in _LITERALS:
+            return _LITERALS[wanted](text)
         case _:
             return None
 
@@ -109,6 +117,17 @@ def _number(text: str) -> int:
         raise NotOnArrowError from None
 
 
+def _bigint(text: str) -> pa.Scalar:
+    return pa.scalar(_number(text), pa.int64())
+
+
+_LITERALS: Mapping[Any, Callable[[str], pa.Scalar]] = {
+    exp.DataType.Type.BIGINT: _bigint,
+    exp.DataType.Type.DOUBLE: lambda text: pa.scalar(float(text)),
+    exp.DataType.Type.DECIMAL: lambda text: pa.scalar(Decimal(text)),
+}
+
+
 def _whole(text: str) -> pa.Scalar:
     """A literal without a point, which Spark reads as an INT if it is one, or else as a BIGINT."""
     number = _number(text)
@@ -118,17 +137,19 @@ def _whole(text: str) -> pa.Scalar:
 
 
 def _is_whole(value: Any) -> bool:
-    return value.type in (pa.int32(), pa.int64())
+    return value.type in _WHOLE_TYPES
 
 
 def _cast(value: Value, kind: pa.DataType) -> Value:
-    """A cast to the type that a value has, or of a whole number to another width; bits that do not fit are lost."""
+    """A cast to the type that a value has, or of a number; bits that do not fit into an INT are lost."""
 
     def cast(batch: pa.RecordBatch) -> Any:
         found = value(batch)
         if found.type == kind:
             return found
-        if not (_is_whole(found) and kind in _WHOLE.values()):
+        if kind == pa.float64():
+            return _double(found)
+        if not (_is_whole(found) and kind in _WHOLE_TYPES):
             raise NotOnArrowError
         return pc.cast(found, kind, safe=False)
 
@@ -139,12 +160,12 @@ def _is_null(value: Value) -> Value:
     return lambda batch: pc.is_null(value(batch))
 
 
-def _boolean(function: Callable[[Any], Any], value: Value) -> Value:
+def _unary(kernel: Callable[[Any], Any], kinds: Collection[pa.DataType], value: Value) -> Value:
     def apply(batch: pa.RecordBatch) -> Any:
         found = value(batch)
-        if not pa.types.is_boolean(found.type):
+        if found.type not in kinds:
             raise NotOnArrowError
-        return function(found)
+        return kernel(found)
 
     return apply
 
@@ -159,12 +180,35 @@ def _connected(kernel: Kernel, values: list[Value]) -> Value:
     return connect
 
 
-def _operation(kernel: Kernel, left: Value, right: Value, takes_strings: bool) -> Value:
+def _operation(kernel: Kernel, left: Value, right: Value, compares: bool) -> Value:
     def operate(batch: pa.RecordBatch) -> Any:
         sides = left(batch), right(batch)
-        are_strings = takes_strings and all(pa.types.is_string(side.type) for side in sides)
-        if not (are_strings or all(map(_is_whole, sides))):
+        kinds = {side.type for side in sides}
+        if pa.float64() in kinds:
+            doubles = _double(sides[0]), _double(sides[1])
+            return _compared(kernel, *doubles) if compares else kernel(*doubles)
+        if not (kinds <= _WHOLE_TYPES or (compares and kinds == {pa.string()})):
             raise NotOnArrowError
         return kernel(*sides)
 
     return operate
+
+
+def _double(value: Any) -> Any:
+    """A number as DOUBLE; of the DECIMALs, a literal."""
+    if pa.types.is_decimal(value.type) and isinstance(value, pa.Scalar):
+        return pa.scalar(float(value.as_py()))
+    if value.type not in _NUMBERS:
+        raise NotOnArrowError
+    return value.cast(pa.float64(), safe=False)
+
+
+def _compared(kernel: Kernel, left: Any, right: Any) -> Any:
+    """Compare DOUBLEs as Spark does: NaN equals itself and is greater than all others."""
+    is_left, is_right = pc.is_nan(left), pc.is_nan(right)
+    zero = pa.scalar(0.0)
+    return pc.if_else(
+        pc.equal(is_left, is_right),
+        kernel(pc.if_else(is_left, zero, left), pc.if_else(is_right, zero, right)),
+        kernel(is_left.cast(pa.int8()), is_right.cast(pa.int8())),
+    )

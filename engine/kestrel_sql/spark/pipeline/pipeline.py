@@ -24,7 +24,7 @@ from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.carried_columns import pack_carried, packed_columns, unpack_carried
-from kestrel_sql.spark.pipeline.projection_pass import passthrough_relations, project_batches
+from kestrel_sql.spark.pipeline.projection_pass import arrow_relations, project_batches
 from kestrel_sql.spark.stages.group import Group, QueryBuild
 from kestrel_sql.spark.stages.handles import Handle, row_columns
 from kestrel_sql.spark.stages.stage import Stage, struct_column
@@ -77,7 +77,7 @@ class Pipeline:
         """
         parts = zip(self.group.stages, self._parts, strict=True)
         return tuple(
-            _arrow_comment(part.passthrough) + stage.sql("kestrel_input", stage.carried() if part.template else ())
+            _arrow_comment(part.on_arrow) + stage.sql("kestrel_input", stage.carried() if part.template else ())
             for stage, part in parts
         )
 
@@ -138,13 +138,13 @@ class Pipeline:
             if at > 0:
                 rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages)
             above = self.level(at + 1) if at + 1 < self.depth else None
-            if part.passthrough or part.template is None:
-                rows = rows.through(project_batches(stage, part.passthrough))
+            if part.on_arrow or part.template is None:
+                rows = rows.through(project_batches(stage, part.on_arrow))
             if part.template is not None or (above is not None and not can_page(above, pages)):
                 paged = [] if above is None else page_columns(above, pages)
                 columns = {
                     **self._columns(at),
-                    **{struct_column(relation): stage.types[relation] for relation in part.passthrough},
+                    **{struct_column(relation): stage.types[relation] for relation in part.on_arrow},
                 }
                 rows = _computed(spark, rows, columns, part, paged)
             elif above is not None and pages > 1:
@@ -194,21 +194,21 @@ class _Part:
     The relations projected on Arrow, the SQL of the others (None without any), and the columns carried past it.
     """
 
-    passthrough: frozenset[int]
+    on_arrow: frozenset[int]
     template: str | None
     carried: frozenset[str]
 
 
 def _part(stage: Stage, columns: pa.Schema) -> _Part:
-    passthrough = passthrough_relations(stage, columns)
-    rest = stage.without(passthrough)
+    on_arrow = arrow_relations(stage, columns)
+    rest = stage.without(on_arrow)
     carried = rest.carried()
-    return _Part(passthrough, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)
+    return _Part(on_arrow, rest.sql(_SOURCE, carried) if any(rest.operations.values()) else None, carried)
 
 
-def _arrow_comment(passthrough: frozenset[int]) -> str:
-    names = ", ".join(struct_column(relation) for relation in sorted(passthrough))
-    return f"-- runs on Arrow, shown as SQL: {names}\n" if passthrough else ""
+def _arrow_comment(on_arrow: frozenset[int]) -> str:
+    names = ", ".join(struct_column(relation) for relation in sorted(on_arrow))
+    return f"-- runs on Arrow, shown as SQL: {names}\n" if on_arrow else ""
 
 
 def _computed(

@@ -1,7 +1,7 @@
-"""Passthrough projections, which run on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
+"""Projections that run on Arrow: their rows need not go to Spark's JVM and back (ADR 24).
 
-A projection is a passthrough if it only takes fields of structs, makes structs, and tests for NULL: to make a struct
-NULL, to drop a row, or to log a missing value. All other projections run as Spark SQL.
+Such a projection takes fields of structs, makes structs, drops rows and logs faults, and computes no more than
+`kestrel_sql.spark.pipeline.arrow_expressions` does as Spark. All other projections run as Spark SQL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kestrel_sql.spark.pipeline.arrow_expressions import NotOnArrowError, Value,
 from kestrel_sql.spark.stages.stage import LOG_ONLY, Operation, Stage, entry, struct_column
 
 
-def passthrough_relations(stage: Stage, columns: pa.Schema) -> frozenset[int]:
+def arrow_relations(stage: Stage, columns: pa.Schema) -> frozenset[int]:
     """The relations of a stage that have operations, all of which can run on Arrow; `columns` are those of its rows."""
     nothing = pa.RecordBatch.from_pylist([], schema=columns)
     return frozenset(
@@ -29,7 +29,7 @@ def passthrough_relations(stage: Stage, columns: pa.Schema) -> frozenset[int]:
 
 
 def project_batches(stage: Stage, relations: Collection[int]) -> Pass:
-    """Return the function for `mapInArrow` that runs the passthrough projections of a stage instead of its SQL."""
+    """Return the function for `mapInArrow` that runs projections of a stage on Arrow instead of its SQL."""
     given = {relation: stage.operations[relation] for relation in relations}
 
     def project(batches: Batches) -> Batches:
@@ -46,7 +46,7 @@ def project_batches(stage: Stage, relations: Collection[int]) -> Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
-    """A passthrough projection.
+    """A projection on Arrow.
 
     The struct that it makes, the rows that it keeps, and the log entries of rows with a fault.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -53,6 +54,8 @@ def value(kind: pa.DataType, random_: random.Random) -> Any:
         return [value(kind.value_type, random_) for _ in range(random_.randrange(3))]
     if pa.types.is_string(kind):
         return random_.choice(["", "a", "bär", "something long"])
+    if pa.types.is_floating(kind):
+        return random_.choice([-0.0, 0.0, 1.5, 2.0, -7.25, math.nan, math.inf, -math.inf])
     most = (1 << 63 if kind == pa.int64() else 1 << 31) - 1
     return random_.choice([most, -most - 1]) if random_.random() < 0.05 else random_.randrange(-9, 9)
 
