@@ -88,7 +88,7 @@ def _runs_on_arrow(relation: int, operations: Sequence[Operation], nothing: pa.R
     try:
         for operation in operations:
             nothing = _projection(operation).apply(nothing, relation)
-    except NotOnArrowError:
+    except (NotOnArrowError, pa.ArrowException):
         return False
     return bool(operations)
 
