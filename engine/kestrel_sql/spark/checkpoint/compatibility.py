@@ -7,21 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kestrel_sql.errors import CheckpointError, QueryError
+from kestrel_sql.errors import CheckpointError
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
-from kestrel_sql.spark.state.level import load_page
-from kestrel_sql.spark.state.packing import task_page
+from kestrel_sql.spark.state.page_check import page_check
 
-_FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
 _JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _HINT = "run the statement that wrote it, or start with a new checkpoint; this one was not changed"
 
@@ -103,45 +100,17 @@ def _state_flaws(
     spark: SparkSession, pipeline: Pipeline, folder: CheckpointPath, own: CheckpointMetadata, number: int
 ) -> Iterator[str]:
     """What is wrong with the state of a level: the first flaw found in its pages."""
-    fingerprint = list(own.operators[number - 1])
+    check = page_check(
+        list(own.operators[number - 1]), tasks=max(own.tasks), pages=own.pages, has_task_pages=own.has_task_pages
+    )
     try:
         stored = stored_pages(spark, folder, levels=pipeline.depth - 1, level=number)
-        found = stored.mapInArrow(_page_flaws(fingerprint, own), "task INT, page INT, flaw STRING").limit(1).collect()
+        found = stored.mapInArrow(check, "task INT, page INT, flaw STRING").limit(1).collect()
     except (PySparkException, Py4JJavaError) as error:
         yield f"the state of level {number} cannot be read: {_cause(error)}"
         return
     for row in found:
         yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
-
-
-def _page_flaws(
-    fingerprint: list[str], own: CheckpointMetadata
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    tasks = max(own.tasks)
-
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            flaws = []
-            for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                flaw = _page_flaw(blob, fingerprint)
-                if flaw is None and not (
-                    0 <= task < tasks and (0 <= page < own.pages or (own.has_task_pages and page == task_page(task)))
-                ):
-                    flaw = f"the query has {tasks} tasks of {own.pages} pages"
-                if flaw is not None:
-                    flaws.append((task, page, flaw))
-            arrays = [pa.array([flaw[at] for flaw in flaws], field.type) for at, field in enumerate(_FLAW)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_FLAW)
-
-    return look
-
-
-def _page_flaw(blob: bytes, fingerprint: list[str]) -> str | None:
-    try:
-        load_page(blob, fingerprint)
-    except QueryError as error:
-        return error.message
-    return None
 
 
 def _query_names(pipeline: Pipeline) -> str:
