@@ -49,7 +49,7 @@ CASES = {
         "a-buffered-row-expires-with-the-newest-row-of-its-own-side-only",
     ],
     "joins/tables.json": ["a-foreign-key-follows-the-row-it-names[JSON]"],
-    "joins/n-way.yaml": ["three-streams-meet-pairwise-the-results-of-one-row-in-order"],
+    "joins/n-way.yaml": ["two-streams-and-then-a-table-whose-row-of-the-moment-of-the-match-counts"],
 }
 
 

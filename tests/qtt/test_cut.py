@@ -23,6 +23,11 @@ def test_a_seed_cuts_the_same_way_twice() -> None:
     assert 1 < len(first) < 12
 
 
+def test_a_random_cut_of_a_long_input_makes_few_batches() -> None:
+    batches = list(Cut.parse("random:1").batches([{"feed": feed} for feed in range(1000)]))
+    assert 5 < len(batches) < 30
+
+
 @pytest.mark.parametrize("text", ["two", "random", "random:x", "each:1"])
 def test_other_cuts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="one, each or random:SEED"):

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 
+_CHANCE = 0.3
+"""How likely it is that a random cut parts two neighbours."""
+_MOST = 15
+"""About how many micro-batches a long input has: each costs as much as all records of a case."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """All at once, or one record each, or at random positions; `restart` stops the queries in the middle."""
@@ -42,10 +48,11 @@ class Cut:
             yield rows
             return
         random_ = random.Random(self.seed)
+        chance = min(_CHANCE, _MOST / len({row["feed"] for row in rows})) if rows else 0
         start = 0
         for at in range(1, len(rows) + 1):
             inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
-            if not inside and (at == len(rows) or self.each or random_.random() < 0.3):
+            if not inside and (at == len(rows) or self.each or random_.random() < chance):
                 yield rows[start:at]
                 start = at
 
