@@ -173,8 +173,8 @@ DOCUMENTS: dict[str, tuple[str, Kind, bool, Any]] = {
 }
 
 
-SHARES = (7, pytest.param(1, marks=pytest.mark.nightly))
-"""One of seven mutants on every change, all of them at night."""
+SHARES = (17, pytest.param(1, marks=pytest.mark.nightly))
+"""One of 17 mutants on every change, all of them at night."""
 
 
 @pytest.mark.rules("Q1.8")

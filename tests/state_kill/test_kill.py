@@ -143,6 +143,7 @@ def _proved(names: list[str], folder: Path, seed: int, kills: int, batches: int)
     return killed
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_two_kills_of_all_shapes_in_one_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = _proved(list(SHAPES), tmp_path, seed=1, kills=2, batches=5)
