@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
 _CHANCE = 0.3
 """How likely it is that a random cut parts two neighbours."""
 _MOST = 15
