@@ -28,6 +28,9 @@ from kestrel_sql.spark.state.keyed_columns import KeyedColumns, types_of
 MAX_MATCHES = 1 << 18
 """Roughly the most outputs in memory at once; a right row may meet all left rows."""
 
+FOREIGN_ROWS = 4096
+"""From this many rows on, columns are cheaper; with fewer, the operator and the stored rows take most of the time."""
+
 _LEFT, _RIGHT = 0, 1
 
 _RIGHT_VALUE = 0
@@ -84,6 +87,10 @@ class ColumnForeignKeyJoin(KeyedColumns):
     def __init__(self, stateful: Stateful, operator: ForeignKeyJoin, made: pa.Schema) -> None:
         super().__init__(stateful, made)
         self._operator = operator
+
+    def accepts(self, rows: pa.RecordBatch) -> bool:
+        """Whether there are many rows, and none has a window."""
+        return rows.num_rows >= FOREIGN_ROWS and super().accepts(rows)
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
