@@ -22,10 +22,12 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from confluent_kafka import Producer
+
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.kafka_memory import memory
 from tests.bench.measure import descendants, machine
-from tests.kafka.helpers import create, produce, start
+from tests.kafka.helpers import create, start
 from tests.kafka.processes import ending
 
 MINUTES, RATE = float(os.environ.get("MINUTES", "240")), int(os.environ.get("RATE", "400"))
@@ -82,14 +84,17 @@ def main() -> None:
 
 def _feed(servers: str, stop: Event) -> None:
     """Write records of now, a part of a second at a time, until it is to stop."""
-    random_, step = random.Random(7), 0.25
+    producer, random_, step = Producer({"bootstrap.servers": servers, "linger.ms": 5}), random.Random(7), 0.25
     next_ = time.monotonic()
     while not stop.wait(max(0.0, next_ - time.monotonic())):
         next_ += step
         now = int(time.time() * 1000)
         for topic, share in (("s", 9), ("r", 1)):
-            count = max(1, int(RATE * step * share / 10))
-            produce(servers, topic, [(f"k{random_.randrange(_KEYS)}", f'{{"V": {at}}}', now) for at in range(count)])
+            for at in range(max(1, int(RATE * step * share / 10))):
+                key = f"k{random_.randrange(_KEYS)}"
+                producer.produce(topic, key=key, value=f'{{"V": {at}}}', timestamp=now)
+        producer.poll(0)
+    producer.flush(30)
 
 
 def _watch(process: int, folder: Path, alive: Callable[[], bool]) -> tuple[list[Sample], list[float]]:
