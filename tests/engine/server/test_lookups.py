@@ -60,7 +60,7 @@ def number(value: int) -> bytes:
 def test_a_look_up_answers_as_the_query_itself(session: Session, columns: str) -> None:
     rows = Rows(0)
     for key in range(5):
-        rows.put(number(key), b'{"C":%d,"M":%d}' % (key, -key), 7)
+        rows.write([(0, number(key), b'{"C":%d,"M":%d}' % (key, -key), 7)])
     table = table_of(session, "SUMS", rows)
     text = f"SELECT {columns} FROM sums WHERE id = "
     found = key_lookup(planned(session, f"{text}0;"), table, [])
@@ -75,7 +75,7 @@ def test_a_look_up_finds_all_windows_in_their_order(session: Session) -> None:
     assert window is not None
     rows = Rows(8)
     for start in (7_200_000, 0, 3_600_000):
-        rows.put(join(number(1), (start, start + 3_600_000), window), b'{"C":%d}' % start, 7)
+        rows.write([(0, join(number(1), (start, start + 3_600_000), window), b'{"C":%d}' % start, 7)])
     table = table_of(session, "COUNTS", rows)
     query = planned(session, "SELECT * FROM counts WHERE id = 1;")
     found = key_lookup(query, table, [])

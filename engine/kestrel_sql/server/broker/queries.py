@@ -37,6 +37,8 @@ from kestrel_sql.topics.records import LogEntry
 
 _log = logging.getLogger(__name__)
 
+_LOOK_S = 1.0
+"""Seconds between two looks at the reports of Spark, which are long."""
 _MEASURE_S = 2.0
 _ANSWER_S = 5.0
 _STOP_S = 60.0
@@ -73,6 +75,7 @@ class BrokerQueries:
     errors: ErrorLog = field(init=False)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
+    _looked: float = 0.0
 
     def __post_init__(self) -> None:
         """Begin without entries in the processing log."""
@@ -138,6 +141,9 @@ class BrokerQueries:
 
     def watch(self) -> None:
         """Take in what the queries did, and start those again that something ended which may pass."""
+        if time.monotonic() - self._looked < _LOOK_S:
+            return
+        self._looked = time.monotonic()
         active = []
         for known in self._supervised.values():
             if known.running is not None and known.running.execution is not None and not known.stop.is_set():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import PlanError, QueryError, SerdeError
@@ -37,8 +39,8 @@ _END_OF_PARTITION = -191
 _ENDS = "table.json"
 """The file beside Spark's checkpoint of a query with the ends of its last batch in the topic of its table."""
 
-_Change = tuple[tuple[str, int], int, bytes, bytes | None, int]
-"""Position, offset, key, value and time (ms) of a record."""
+_Change = tuple[int, bytes, bytes | None, int]
+"""Offset, key, value and time (ms) of a record."""
 
 
 def save_ends(folder: CheckpointPath, ends: Offsets) -> None:
@@ -63,18 +65,23 @@ class Rows:
     by_key: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
     by_bare_key: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
 
-    def put(self, key: bytes, value: bytes | None, time: int) -> None:
-        """Write a row, or delete it."""
-        if value is None:
-            self.by_key.pop(key, None)
-        else:
-            self.by_key[key] = value, time
-        if self.suffix:
-            bare = key[: -self.suffix]
-            if value is not None:
-                self.by_bare_key.setdefault(bare, {})[key] = None
-            elif bare in self.by_bare_key:
-                self.by_bare_key[bare].pop(key, None)
+    def write(self, changes: Iterable[_Change]) -> None:
+        """Write rows, or delete those without a value."""
+        by_key, has_windows = self.by_key, bool(self.suffix)
+        for _, key, value, time in changes:
+            if value is None:
+                by_key.pop(key, None)
+            else:
+                by_key[key] = value, time
+            if has_windows:
+                self._note_window(key, is_there=value is not None)
+
+    def _note_window(self, key: bytes, *, is_there: bool) -> None:
+        bare = key[: -self.suffix]
+        if is_there:
+            self.by_bare_key.setdefault(bare, {})[key] = None
+        elif bare in self.by_bare_key:
+            self.by_bare_key[bare].pop(key, None)
 
     def find(self, bare: bytes) -> list[tuple[bytes, bytes, int]]:
         """The rows of a key, of all its windows."""
@@ -100,10 +107,11 @@ class TableTopic:
         self.ready = threading.Event()
         self._config = config
         self._by_batch = is_written_by_query
-        self._positions = [(source.topic, number) for number in range(partitions)]
-        self._seen: dict[tuple[str, int], int] = {}
+        self._seen: dict[int, int] = {}
+        """The offset up to which each partition was read."""
+        self._changes: list[list[_Change]] = [[] for _ in range(partitions)]
+        """What was read of each partition and is not written yet, in its order."""
         self._ends: deque[Offsets] = deque()
-        self._changes: list[_Change] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"kestrel-table-{source.name}", daemon=True)
         self._thread.start()
@@ -138,47 +146,37 @@ class TableTopic:
             _log.exception("the table %s is not followed any more", self.source.name)
             self.ready.clear()
 
-    def _take(self, messages: list[Message]) -> None:
+    def _take(self, messages: list[Any]) -> None:
+        seen, changes = self._seen, self._changes
         for message in messages:
-            position = self._positions[message.partition() or 0]
-            offset: int = message.offset() or 0
-            error = message.error()
+            error, partition, offset = message.error(), message.partition(), message.offset()
             if error is None:
-                self._seen[position] = offset + 1
-                key: Any = message.key()
-                value: Any = message.value()
+                seen[partition] = offset + 1
+                key = message.key()
                 if key is not None:
-                    self._changes.append((position, offset, key, value, message.timestamp()[1]))
+                    changes[partition].append((offset, key, message.value(), message.timestamp()[1]))
             elif error.code() == _END_OF_PARTITION:
-                self._seen[position] = offset
+                seen[partition] = offset
 
     def _apply(self) -> None:
         if not self._by_batch:
-            self._write(lambda _position, _offset: True)
+            self._write(None)
             if len(self._seen) == self.partitions:
                 self.ready.set()
             return
-        while self._ends and all(self._seen.get(position, 0) >= end for position, end in self._ends[0].items()):
-            ends = self._ends.popleft()
-            self._write(lambda position, offset, ends=ends: offset < ends[position])  # type: ignore[misc]
+        while self._ends and all(self._seen.get(number, 0) >= end for (_, number), end in self._ends[0].items()):
+            self._write(self._ends.popleft())
             self.ready.set()
 
-    def _write(self, belongs: Callable[[tuple[str, int], int], bool]) -> None:
-        """Write the changes that belong to a batch, all at once for who asks."""
-        if not self._changes:
-            return
-        rest: list[_Change] = []
-        latest: dict[bytes, tuple[bytes | None, int]] = {}
-        for change in self._changes:
-            position, offset, key, value, time = change
-            if belongs(position, offset):
-                latest[key] = value, time
-            else:
-                rest.append(change)
-        self._changes = rest
+    def _write(self, ends: Offsets | None) -> None:
+        """Write the changes up to the ends of a batch, or all, at once for who asks."""
         with self.lock:
-            for key, (value, time) in latest.items():
-                self.rows.put(key, value, time)
+            for number, changes in enumerate(self._changes):
+                count = len(changes)
+                if ends is not None:
+                    count = bisect_left(changes, ends[self.source.topic, number], key=itemgetter(0))
+                self.rows.write(changes[:count])
+                self._changes[number] = changes[count:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
