@@ -148,6 +148,7 @@ JOBS: Mapping[str, Job] = {
         ("bought", "buyers"),
         _joined(_table("A", "bought") + _table("B", "buyers"), "TABLE", "JOIN B ON A.CUSTOMER = B.ID"),
         lambda count: 1.425 * count,
-        reached=0.95,
+        # Kafka Streams drops results of a changed right row whose left row has changed meanwhile: at full speed most.
+        reached=0.65,
     ),
 }
