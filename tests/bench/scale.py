@@ -23,6 +23,9 @@ CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON'
 CREATE TABLE A AS SELECT K, COUNT(*) AS N, SUM(V) AS X FROM S GROUP BY K;
 """
 
+_PART = 100_000
+"""The most keys that a batch brings; a memory stream keeps all its rows in the driver's heap."""
+
 
 def main() -> None:
     """Measure the grid, print the points with the model's predictions, and store the points."""
@@ -58,7 +61,8 @@ def _measure(runner: MemoryRunner, queries: int, tasks: int, keys: int) -> list[
     started = [_start(runner, stream, tasks) for stream in streams]
     random_, found = random.Random(7), []
     try:
-        _round(runner, streams, started, [f"k{at}" for at in range(keys)], tasks)
+        for first in range(0, keys, _PART):
+            _round(runner, streams, started, [f"k{at}" for at in range(first, min(keys, first + _PART))], tasks)
         for records in _numbers("RECORDS", "1000 10000"):
             taken = [
                 _round(runner, streams, started, [f"k{random_.randrange(keys)}" for _ in range(records)], tasks)
