@@ -86,6 +86,8 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         )
         return 0
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    # Where the JVM is gone, our errors say it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -62,7 +62,8 @@ class SparkStart:
     def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:
         """Close the session, if it was opened."""
         if self._thread is not None and self._opened.done() and self._opened.exception() is None:
-            close_spark(self._opened.result())
+            if _runs(self._opened.result()):
+                close_spark(self._opened.result())
             # Python aborts the process if it ends while a thread still reads the first job's result with Arrow.
             self._thread.join(_END_S)
 

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime import start
 from kestrel_sql.spark.runtime.start import SparkStart
 
 
@@ -36,13 +37,14 @@ def test_a_session_that_is_stopped_meanwhile_is_no_error() -> None:
         assert not thread.is_alive()
     with pytest.raises(EngineError, match="Spark has ended"):
         opening.is_ready()
+    opening.close(lambda _: pytest.fail("a session that has ended is not to be closed"))
 
 
 def opening_threads() -> set[Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "opening Spark"}
 
 
-def test_no_thread_outlives_a_session_that_is_closed_at_once() -> None:
+def test_no_thread_outlives_a_session_that_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = Event()
 
     class Slow:
@@ -52,6 +54,7 @@ def test_no_thread_outlives_a_session_that_is_closed_at_once() -> None:
 
     slow: Any = Slow()
     before = opening_threads()
+    monkeypatch.setattr(start, "_runs", lambda _: True)
     opening = SparkStart(lambda: slow)
     opening.session()
     (thread,) = opening_threads() - before
