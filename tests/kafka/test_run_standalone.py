@@ -65,7 +65,12 @@ def decommission(worker: Worker, progress: Callable[[], None]) -> None:
 INCIDENTS = {
     "frozen": Incident(freeze, {}),
     "cut off": Incident(
-        cut_off, {"spark.network.timeout": f"{LOST_S}s", "spark.executor.heartbeatInterval": f"{LOST_S // 4}s"}
+        cut_off,
+        {
+            "spark.network.timeout": f"{LOST_S}s",
+            "spark.network.timeoutInterval": f"{LOST_S // 4}s",
+            "spark.executor.heartbeatInterval": f"{LOST_S // 4}s",
+        },
     ),
     "decommissioned": Incident(decommission, {"spark.decommission.enabled": "true"}),
 }
