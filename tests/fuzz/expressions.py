@@ -1,4 +1,4 @@
-"""Runs generated expressions in Spark, with and without code generation, in the evaluator, and as constants.
+"""Runs generated expressions in Spark, with and without code generation, on Arrow, in the evaluator, and as constants.
 
 One comparison is one expression over one row on one pair of paths. Hundreds of expressions are one Spark job.
 """
@@ -21,6 +21,9 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_expression
 from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.compile.sql import Tree
+from kestrel_sql.spark.pipeline.arrow_expressions import NotOnArrowError, as_array
+from kestrel_sql.spark.pipeline.projection_pass import value_of
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
 from kestrel_sql.sql.format.statements import format_expression
@@ -63,14 +66,14 @@ def some_rows(rng: random.Random, count: int) -> list[Row]:
     return [dict.fromkeys(COLUMNS), *rows]
 
 
-def create_view(spark: SparkSession, rows: Sequence[Row]) -> None:
-    """Make the rows a view, in their order."""
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Return the rows as a table of all columns."""
     arrays = {}
     for name, of in COLUMNS.items():
         convert = to_arrow_value(of)
         given = [row[name] for row in rows]
         arrays[name] = pa.array(given if convert is None else list(map(convert, given)), to_arrow(of))
-    spark.createDataFrame(pa.table(arrays)).coalesce(1).createOrReplaceTempView(VIEW)
+    return pa.table(arrays)
 
 
 def in_spark(
@@ -103,7 +106,9 @@ def in_spark(
             continue
         for path, table in tables.items():
             for (at, _), column in zip(part, table.columns, strict=True):
-                found[path][at] = _outcomes(column, bounds[at])
+                # A struct may have fields of one name, of which Arrow gives none in Python.
+                whole = column.combine_chunks()
+                found[path][at] = _outcomes(whole.field(0), whole.field(1), bounds[at])
     return found
 
 
@@ -123,22 +128,36 @@ def _run(spark: SparkSession, text: str, paths: Sequence[str]) -> dict[str, pa.T
     return tables
 
 
-def _text(bound: Bound, python: PythonCalls, nested: bool) -> str:
+def _compiled(bound: Bound, python: PythonCalls, nested: bool) -> tuple[Tree, Tree]:
+    """The trees of an expression: its value, and whether it fails."""
     context = Context({name: s.column(name) for name in COLUMNS}, python, nested=nested)
     checked = compile_expression(bound, context)
-    fails = s.FALSE if checked.fails is None else s.coalesce_false(checked.fails)
-    value = s.if_(fails, s.NULL, checked.value)
-    return s.to_text(s.call("struct", s.cast(value, bound.type), fails))
+    return checked.value, s.FALSE if checked.fails is None else s.coalesce_false(checked.fails)
 
 
-def _outcomes(column: pa.ChunkedArray, bound: Bound) -> list[Outcome]:
+def _text(bound: Bound, python: PythonCalls, nested: bool) -> str:
+    value, fails = _compiled(bound, python, nested)
+    return s.to_text(s.call("struct", s.cast(s.if_(fails, s.NULL, value), bound.type), fails))
+
+
+def _outcomes(values: pa.Array, fails: pa.Array, bound: Bound) -> list[Outcome]:
     convert = from_arrow_value(bound.type)
-    # A struct may have fields of one name, of which Arrow gives none in Python.
-    whole = column.combine_chunks()
-    fails = whole.field(1).to_pylist()
-    values = whole.field(0).to_pylist()
-    values = values if convert is None else [convert(each) for each in values]
-    return [FAILS if fail else ("value", each) for each, fail in zip(values, fails, strict=True)]
+    found = values.to_pylist() if convert is None else [convert(each) for each in values.to_pylist()]
+    return [FAILS if fail else ("value", each) for each, fail in zip(found, fails.to_pylist(), strict=True)]
+
+
+def on_arrow(bound: Bound, rows: pa.RecordBatch, *, nested: bool) -> list[Outcome] | None:
+    """Return the outcomes of an expression on Arrow, None if only Spark computes it."""
+    try:
+        value, fails = map(value_of, _compiled(bound, PythonCalls(), nested))
+        # As the planner does: types tell only when it runs.
+        value(rows.slice(0, 0)), fails(rows.slice(0, 0))
+    except (NotOnArrowError, pa.ArrowException, EngineError):
+        return None
+    found = as_array(value(rows), rows.num_rows)
+    if found.type != to_arrow(bound.type):
+        return [("refused", f"it is {found.type}")] * rows.num_rows
+    return _outcomes(found, as_array(fails(rows), rows.num_rows), bound)
 
 
 def in_evaluator(bound: Bound, rows: Sequence[Row], *, nested: bool) -> list[Outcome]:
@@ -164,12 +183,16 @@ def agree(left: Outcome, right: Outcome) -> bool:
 def compared(
     spark: SparkSession, bounds: Sequence[Bound], rows: Sequence[Row], *, nested: bool, paths: Sequence[str]
 ) -> Iterator[Difference]:
-    """Compare Spark, with and without code generation, with the evaluator over all rows."""
-    create_view(spark, rows)
+    """Compare Spark, with and without code generation, Arrow and the evaluator over all rows."""
+    table = table_of(rows)
+    (whole,) = table.to_batches()
+    spark.createDataFrame(table).coalesce(1).createOrReplaceTempView(VIEW)
     found = in_spark(spark, bounds, nested=nested, source=VIEW, size=len(rows), paths=paths)
     for at, bound in enumerate(bounds):
         given = {f"Spark {path}": every[at] for path, every in found.items()}
         given["evaluator"] = in_evaluator(bound, rows, nested=nested)
+        if (computed := on_arrow(bound, whole, nested=nested)) is not None:
+            given["Arrow"] = computed
         for number, row in enumerate(rows):
             outcomes = {path: every[number] for path, every in given.items()}
             if not _all_agree(outcomes):
@@ -182,6 +205,7 @@ def compared_as_constants(
     """Compare expressions whose columns are the constants of a row: in Spark, in the evaluator, and with columns."""
     fixed = [bind(with_constants(bound.node, row), COLUMNS) for bound, row in chosen]
     (path,) = paths = list(CODEGEN)[:1]
+    (one_row,) = table_of([dict.fromkeys(COLUMNS)]).to_batches()
     outcomes = in_spark(spark, fixed, nested=nested, source="range(1)", size=1, paths=paths)
     for (bound, row), constants, (theirs,) in zip(chosen, fixed, outcomes[path], strict=True):
         found = {
@@ -189,6 +213,8 @@ def compared_as_constants(
             "evaluator, constants": in_evaluator(constants, [{}], nested=nested)[0],
             "evaluator, columns": in_evaluator(bound, [row], nested=nested)[0],
         }
+        if (computed := on_arrow(constants, one_row, nested=nested)) is not None:
+            (found["Arrow, constants"],) = computed
         if not _all_agree(found):
             yield Difference(constants, row, nested, found)
 

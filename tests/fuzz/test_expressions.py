@@ -12,6 +12,7 @@ import pytest
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.parse.parser import parse_expression
 from tests.fuzz.expressions import (
     CODEGEN,
@@ -22,7 +23,9 @@ from tests.fuzz.expressions import (
     compared,
     compared_as_constants,
     in_evaluator,
+    on_arrow,
     some_rows,
+    table_of,
 )
 from tests.fuzz.generator import COLUMNS, Generator
 
@@ -195,6 +198,28 @@ def test_every_operator_and_cast() -> None:
     bounds, rows = list(Generator(rng).each_operator()), some_rows(rng, 20)
     assert len(bounds) > 200
     assert not list(map(str, batch_of(open_test_session(), bounds, rows, nested=False)[1]))
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+def test_arrow_gives_what_the_evaluator_gives(count: int) -> None:
+    rng = random.Random(4)
+    generator, rows = Generator(rng), some_rows(rng, 30)
+    (whole,) = table_of(rows).to_batches()
+    taken = 0
+    for bound in (*generator.each_operator(), *generator.bounds(count)):
+        found = on_arrow(bound, whole, nested=False)
+        if found is not None:
+            taken += 1
+            assert repr(found) == repr(in_evaluator(bound, rows, nested=False)), format_expression(bound.node)
+    assert taken > 150
+
+
+@pytest.mark.parametrize("text", ["CAST(60 AS DECIMAL(6, 2))", "CAST(1.5 AS DECIMAL(6, 2))"])
+def test_a_decimal_constant_has_its_own_scale_on_arrow(text: str) -> None:
+    bound, row = bound_and_row(text, {})
+    (whole,) = table_of([row]).to_batches()
+    found = on_arrow(bound, whole, nested=False)
+    assert found is None or repr(found) == repr(in_evaluator(bound, [row], nested=False))
 
 
 @pytest.mark.spark

@@ -104,6 +104,9 @@ def _literal(tree: exp.Expr) -> pa.Scalar | None:
             return pa.scalar(text)
         case exp.Literal(this=text):
             return _whole(text)
+        case exp.Cast(this=exp.Literal(this=text), to=exp.DataType(this=exp.DataType.Type.DECIMAL, expressions=sizes)):
+            # Arrow refuses a number that does not fit.
+            return pa.scalar(Decimal(text), pa.decimal128(*(int(size.name) for size in sizes)))
         case exp.Cast(this=exp.Literal(this=text), to=exp.DataType(this=wanted)) if wanted in _LITERALS:
             return _LITERALS[wanted](text)
         case _:
@@ -124,7 +127,6 @@ def _bigint(text: str) -> pa.Scalar:
 _LITERALS: Mapping[Any, Callable[[str], pa.Scalar]] = {
     exp.DataType.Type.BIGINT: _bigint,
     exp.DataType.Type.DOUBLE: lambda text: pa.scalar(float(text)),
-    exp.DataType.Type.DECIMAL: lambda text: pa.scalar(Decimal(text)),
 }
 
 

@@ -102,9 +102,9 @@ def _projection(operation: Operation) -> _Projection:
         )
     ):
         raise NotOnArrowError
-    faults = [(_condition(fault.condition), entry(operation, fault)) for fault in operation.faults]
+    faults = [(condition_of(fault.condition), entry(operation, fault)) for fault in operation.faults]
     return _Projection(
-        _struct(operation.fields, None), None if operation.keep is None else _condition(operation.keep), faults
+        _struct(operation.fields, None), None if operation.keep is None else condition_of(operation.keep), faults
     )
 
 
@@ -118,18 +118,23 @@ def alive(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-def _value(tree: exp.Expr) -> Value:
+def value_of(tree: exp.Expr) -> Value:
+    """Return what computes a tree on Arrow.
+
+    Raises:
+        NotOnArrowError: only Spark computes it. For types that only Spark computes, running it raises this error.
+    """
     match tree:
         case exp.Column() | exp.Dot():
             return _at(_path(tree))
         case exp.Anonymous(this="named_struct"):
             return _struct(_pairs(tree), None)
         case exp.Anonymous(this="if", expressions=[condition, exp.Null(), then]):
-            return _unless(_condition(condition), then)
+            return _unless(condition_of(condition), then)
         case exp.Anonymous(this="if", expressions=[condition, then, exp.Null()]):
-            return _unless(_not(_condition(condition)), then)
+            return _unless(_not(condition_of(condition)), then)
         case _:
-            return computed(tree, _value)
+            return computed(tree, value_of)
 
 
 def _at(path: Sequence[str]) -> Value:
@@ -146,7 +151,7 @@ def _unless(absent: Value, tree: Tree) -> Value:
     """A value, NULL where `absent` is true."""
     if isinstance(tree, exp.Anonymous) and tree.this == "named_struct":
         return _struct(_pairs(tree), absent)
-    value = _value(tree)
+    value = value_of(tree)
 
     def choose(batch: pa.RecordBatch) -> pa.Array:
         array = as_array(value(batch), batch.num_rows)
@@ -159,7 +164,7 @@ def _struct(fields: Sequence[tuple[str, Tree]], absent: Value | None) -> Value:
     if not fields:
         # Arrow cannot make structs without fields: it takes the number of rows from the fields.
         raise NotOnArrowError
-    names, values = [name for name, _ in fields], [_value(tree) for _, tree in fields]
+    names, values = [name for name, _ in fields], [value_of(tree) for _, tree in fields]
 
     def make(batch: pa.RecordBatch) -> pa.Array:
         return pa.StructArray.from_arrays(
@@ -176,9 +181,9 @@ def _pairs(struct: exp.Anonymous) -> list[tuple[str, Tree]]:
     return [(name.this, tree) for name, tree in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _condition(tree: exp.Expr) -> Value:
+def condition_of(tree: exp.Expr) -> Value:
     """A condition; NULL counts as false."""
-    value = _value(tree)
+    value = value_of(tree)
 
     def test(batch: pa.RecordBatch) -> pa.Array:
         found = value(batch)
