@@ -214,12 +214,10 @@ def test_arrow_gives_what_the_evaluator_gives(count: int) -> None:
     assert taken > 150
 
 
-@pytest.mark.parametrize("text", ["CAST(60 AS DECIMAL(6, 2))", "CAST(1.5 AS DECIMAL(6, 2))"])
-def test_a_decimal_constant_has_its_own_scale_on_arrow(text: str) -> None:
-    bound, row = bound_and_row(text, {})
+def test_a_decimal_constant_has_its_own_scale_on_arrow() -> None:
+    bound, row = bound_and_row("CAST(60 AS DECIMAL(6, 2))", {})
     (whole,) = table_of([row]).to_batches()
-    found = on_arrow(bound, whole, nested=False)
-    assert found is None or repr(found) == repr(in_evaluator(bound, [row], nested=False))
+    assert repr(on_arrow(bound, whole, nested=False)) == repr([("value", Decimal("60.00"))])
 
 
 @pytest.mark.spark

@@ -20,7 +20,7 @@ from pathlib import Path
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.spark.runtime.environment import prepare_environment
 from tests.kafka.demo import PARTITIONS, SCRIPT, SINKS, customers, judge, orders, say
-from tests.kafka.helpers import await_rows, create, produce, start
+from tests.kafka.helpers import await_rows, create, produce, spark_options, start
 from tests.kafka.processes import ending, kill
 from tests.kafka.s3 import S3, s3_server
 
@@ -102,7 +102,7 @@ def options(cluster: Cluster, s3: S3, python: str) -> list[str]:
         "spark.executor.memory": "600m",
         "spark.executor.cores": "1",
     }
-    given = [word for item in conf.items() for word in ("--spark-conf", "=".join(item))]
+    given = spark_options(conf)
     return ["--master", cluster.url, "--property", "auto.offset.reset=earliest", "--batch-records", "1000", *given]
 
 

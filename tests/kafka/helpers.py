@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -148,6 +148,11 @@ def run(script: Path, servers: str, checkpoint: Path | str, *options: str) -> su
     except subprocess.TimeoutExpired as error:
         said = (error.stderr or b"").decode(errors="replace")
         raise AssertionError(f"{script.name} did not end within {_LONGEST_S:.0f} s; it said: {said[-6000:]}") from None
+
+
+def spark_options(settings: Mapping[str, str]) -> list[str]:
+    """The options of a run for settings of Spark."""
+    return [word for item in settings.items() for word in ("--spark-conf", "=".join(item))]
 
 
 def start(

@@ -19,7 +19,7 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from tests.kafka.applications import Applications
-from tests.kafka.helpers import create, produce, reach, read, start
+from tests.kafka.helpers import create, produce, reach, read, spark_options, start
 from tests.kafka.processes import await_in
 
 SOURCES = """
@@ -97,7 +97,7 @@ class Scenario:
 
     def start(self, run_name: str, *options: str) -> subprocess.Popen[bytes]:
         log, checkpoint = self.folder / f"{run_name}.log", str(self.checkpoint(run_name))
-        conf = [word for item in self.settings.items() for word in ("--spark-conf", "=".join(item))]
+        conf = spark_options(self.settings)
         return start(self.script(run_name), self.servers, checkpoint, *LEAN, *SMALL, *conf, *options, log=log)
 
     def finish(self, run_name: str, spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kafka.helpers import read, start
+from tests.kafka.helpers import read, spark_options, start
 from tests.kafka.scenario import LEAN
 
 APP = """
@@ -48,7 +48,7 @@ class Stored:
     def start(self, checkpoint: Path | str, sink: str, *options: str) -> subprocess.Popen[bytes]:
         script = self.folder / f"{sink}.sql"
         script.write_text(APP.format(name=self.name, sink=sink), encoding="utf-8")
-        conf = [word for item in self.settings.items() for word in ("--spark-conf", "=".join(item))]
+        conf = spark_options(self.settings)
         lean = ("--master", "local[2]", "--property", "auto.offset.reset=earliest", "--batch-records", "40")
         return start(script, self.servers, checkpoint, *LEAN, *lean, *conf, *options, log=self.log(sink))
 

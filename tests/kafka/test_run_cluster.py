@@ -69,6 +69,14 @@ def test_the_driver_s_stateful_worker_says_nothing_whatever_its_python(module: s
     assert done.stdout == said
 
 
+def test_a_sitecustomize_of_the_user_runs_as_well(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(quiet_folder()), str(tmp_path)])}
+    command = [sys.executable, "-c", "import sitecustomize; print(sitecustomize.__file__)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split() == ["mine", str(tmp_path / "sitecustomize.py")]
+
+
 def bare_python() -> str:
     """The interpreter from which this environment was made, if Kestrel is not installed in it."""
     found = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"

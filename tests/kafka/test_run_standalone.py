@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import open_store_to_read
 from tests.kafka.cluster import bare_python, end, options, standalone_cluster
+from tests.kafka.helpers import spark_options
 from tests.kafka.processes import ending, executors
 from tests.kafka.s3 import S3
 from tests.kafka.scenario import ALL, Scenario, differences
@@ -89,7 +90,7 @@ def test_a_run_outlives_a_worker_that_is(
         root = stack.enter_context(open_store_to_read("s3a://bucket", s3.settings))
         there = replace(scenario, store=root / scenario.name)
         given = [*options(cluster, s3, bare_python()), "--batch-records", "100"]
-        given += [word for item in incident.settings.items() for word in ("--spark-conf", "=".join(item))]
+        given += spark_options(incident.settings)
         process = stack.enter_context(ending(there.start("run", *given)))
 
         def progress() -> None:

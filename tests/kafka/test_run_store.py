@@ -18,7 +18,7 @@ import pytest
 from kestrel_sql.kafka.run.run import StoreUri
 from tests.kafka.applications import Applications
 from tests.kafka.hdfs import hdfs_cluster
-from tests.kafka.helpers import create, environment, produce
+from tests.kafka.helpers import create, environment, produce, spark_options
 from tests.kafka.s3 import S3
 from tests.kafka.stored import APP, EARLIEST, KEYS, WAIT_S, Stored, records, rows
 
@@ -84,7 +84,7 @@ def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
 
 def state_of(uri: str, stored: Stored) -> Mapping[str, Any]:
     """What `kestrel state ls` says of the only step of a run."""
-    conf = [word for item in stored.settings.items() for word in ("--spark-conf", "=".join(item))]
+    conf = spark_options(stored.settings)
     command = [sys.executable, "-m", "kestrel_sql.cli.main", "state", "ls", uri, "--json", *conf]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False, env=environment())
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

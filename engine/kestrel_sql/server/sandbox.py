@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.formats.registry.memory import (
     MemoryRegistry,
-    NoRegistry,
+    MissingRegistry,
     RegisteredSchema,
     RegistryView,
     SchemaFormat,
@@ -81,5 +81,5 @@ def trial_session(session: Session, config: Config, variables: dict[str, str]) -
         config=config,
         variables=dict(variables),
         queries=dict(session.queries),
-        registry=registry if isinstance(registry, NoRegistry) else TrialRegistry(registry),
+        registry=registry if isinstance(registry, MissingRegistry) else TrialRegistry(registry),
     )

@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from kestrel_sql.formats.registry.memory import NoRegistry
+from kestrel_sql.formats.registry.memory import MissingRegistry
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server import errors
 from kestrel_sql.server.http.app import ROUTES
@@ -242,7 +242,7 @@ def test_too_many_persistent_queries_are_refused_as_a_whole() -> None:
     ],
 )
 def test_what_needs_a_schema_registry_is_refused_where_there_is_none(statement: str) -> None:
-    session = Session(registry=NoRegistry())
+    session = Session(registry=MissingRegistry())
     with memory_server(Sparkless(session, open_spark=open_test_session), ServerSettings(port=0)) as running:
         assert ksql(running.url, ORDERS).status_code == 200
         answer = ksql(running.url, statement)

@@ -136,61 +136,6 @@ class SchemaRegistry(Protocol):
         ...
 
 
-class NoRegistry:
-    """Stands for a schema registry where none is configured: what needs one is refused."""
-
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
-        raise self._missing(f"the schema of {subject}")
-
-    def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
-        raise self._missing(f"the schema with id {schema_id}")
-
-    def register(
-        self,
-        subject: str,
-        format: SchemaFormat,
-        text: str,
-        references: tuple[SchemaReference, ...] = (),
-        *,
-        schema_id: int | None = None,
-    ) -> int:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
-        raise self._missing(f"the {format.value} schema of {subject}")
-
-    def freeze(self, subject: str) -> None:
-        """Do nothing."""
-
-    def delete(self, subject: str) -> None:
-        """Do nothing: there is no subject."""
-
-    def subjects(self) -> tuple[str, ...]:
-        """Return no subjects."""
-        return ()
-
-    def snapshot(self) -> RegistryView:
-        """Return an empty view."""
-        return NO_SCHEMAS
-
-    def _missing(self, wanted: str) -> RegistryMissingError:
-        return RegistryMissingError(
-            f"{wanted} needs a schema registry, and none is configured", hint="--schema-registry URL names one"
-        )
-
-
 class MemoryRegistry:
     """A schema registry in memory: ids count from 1, equal schemas share an id, versions of a subject count from 1.
 
@@ -267,3 +212,37 @@ class MemoryRegistry:
     def _ids_of(self, schema_id: int) -> tuple[SchemaFormat, str, tuple[SchemaReference, ...]]:
         schema = self._by_id[schema_id]
         return schema.format, canonical(schema.format, schema.text), schema.references
+
+
+class MissingRegistry(MemoryRegistry):
+    """Stands for a schema registry where none is configured: what needs a schema is refused."""
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise _missing(f"the schema of {subject}")
+
+    def by_id(self, schema_id: int) -> RegisteredSchema | None:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise _missing(f"the schema with id {schema_id}")
+
+    def register(self, subject: str, format: SchemaFormat, *_: object, **__: object) -> int:
+        """Refuse.
+
+        Raises:
+            RegistryMissingError: always.
+        """
+        raise _missing(f"the {format.value} schema of {subject}")
+
+
+def _missing(wanted: str) -> RegistryMissingError:
+    return RegistryMissingError(
+        f"{wanted} needs a schema registry, and none is configured", hint="--schema-registry URL names one"
+    )

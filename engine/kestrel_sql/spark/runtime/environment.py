@@ -35,6 +35,15 @@ import sys
 
 if "{_DRIVER_WORKER}" in sys.orig_argv:
     sys.stdout = open(os.devnull, "w")
+# This file must not hide another one of its name.
+sys.path[:] = [path for path in sys.path if path != os.path.dirname(__file__)]
+own = sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    sys.modules["sitecustomize"] = own
 """
 _DAEMON, _OWN_DAEMON = "pyspark.daemon", "kestrel_sql.spark.runtime.worker_daemon"
 

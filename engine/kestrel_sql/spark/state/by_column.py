@@ -27,6 +27,7 @@ from kestrel_sql.spark.state.column_rows import (
     numbers_of,
     order_of,
     output_structs,
+    positions_of,
     present,
     small,
     sorted_by,
@@ -89,8 +90,7 @@ class ColumnAggregate:
             bounds = [pa.array(each, pa.int64()) for each in zip(*(output.window for output in outputs), strict=True)]
             times = np.array([output.timestamp for output in outputs], np.int64)
             structs = output_structs(outputs, self._output, self._made)
-            positions = np.arange(len(causes)) - np.searchsorted(causes, causes)
-            made = Made(self._output.relation, structs, times, positions, (bounds[0], bounds[1]))
+            made = Made(self._output.relation, structs, times, positions_of(causes), (bounds[0], bounds[1]))
             yield from enveloped(rows.take(pa.array(causes)), made, self._made, task)
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:

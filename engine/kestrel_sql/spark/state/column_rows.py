@@ -108,6 +108,12 @@ def sorted_by(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
     return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
 
 
+def positions_of(causes: Numbers) -> Numbers:
+    """The position of each output among those of its row, from the ascending indices of these rows."""
+    found: Numbers = np.arange(len(causes)) - np.searchsorted(causes, causes)
+    return found
+
+
 def codes_of(columns: Sequence[pa.Array]) -> Numbers:
     """A number for each row of key columns, the same for equal keys only."""
     codes: Numbers = np.zeros(len(columns[0]), np.int64)

@@ -133,8 +133,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
         }
         if self._output.has_old:
             parts["o"] = self._pairs(columns, [output.old for output in found], "o")
-        positions = np.arange(len(causes)) - np.searchsorted(causes, causes)
-        yield from self._enveloped(rows, causes, parts, times, task, positions)
+        yield from self._results(rows, causes, parts, times, task)
 
     def _pairs(self, columns: Mapping[str, Any], pairs: Sequence[Value | None], part: str) -> pa.StructArray:
         """Results from the numbers of their left and right rows."""

@@ -23,6 +23,7 @@ from kestrel_sql.spark.state.column_rows import (
     codes_of,
     enveloped,
     order_of,
+    positions_of,
     present,
     sorted_by,
     valid,
@@ -90,38 +91,18 @@ class KeyedColumns(ABC):
         return found
 
     def _results(
-        self,
-        keyed: KeyedRows,
-        at: Numbers,
-        parts: Mapping[str, pa.StructArray],
-        times: Numbers,
-        task: int,
-        positions: Numbers | None = None,
+        self, rows: pa.RecordBatch, at: Numbers, parts: Mapping[str, pa.StructArray], times: Numbers, task: int
     ) -> Iterator[pa.RecordBatch]:
-        """The outputs of the rows at these indices, with the fields `parts`.
-
-        They have the keys of their rows unless `parts` has a key. A row has one output unless `positions` has the
-        position of each output among those of its row.
-        """
+        """The outputs of the rows at these ascending indices, which may repeat, with the fields `parts`."""
         if len(at):
-            key = parts["k"] if "k" in parts else self._key(keyed.keys, at, ~keyed.known[at])
-            yield from self._enveloped(keyed.rows, at, {**parts, "k": key}, times, task, positions)
+            kind = self._made.field(struct_column(self._output.relation)).type
+            structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
+            made = Made(self._output.relation, structs, times, positions_of(at))
+            yield from enveloped(sorted_by(rows.select(_ENVELOPE), at), made, self._made, task)
 
-    def _enveloped(
-        self,
-        rows: pa.RecordBatch,
-        at: Numbers,
-        parts: Mapping[str, pa.StructArray],
-        times: Numbers,
-        task: int,
-        positions: Numbers | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """The outputs of the rows at these indices, at least one, with all fields `parts`."""
-        kind = self._made.field(struct_column(self._output.relation)).type
-        structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
-        positions = np.zeros(len(at), np.int64) if positions is None else positions
-        made = Made(self._output.relation, structs, times, positions)
-        yield from enveloped(sorted_by(rows.select(_ENVELOPE), at), made, self._made, task)
+    def _own_keys(self, keyed: KeyedRows, at: Numbers) -> pa.StructArray:
+        """The keys of rows as keys of their outputs."""
+        return self._key(keyed.keys, at, ~keyed.known[at])
 
     def _key(self, columns: Sequence[pa.Array], at: Numbers, missing: Flags) -> pa.StructArray:
         """The keys of results from key columns, by index."""

@@ -135,8 +135,7 @@ class ColumnStreamJoin(KeyedColumns):
             "k": self._key(keys, found.keys, ~known[found.keys]),
             "v": self._value([*columns[0], *columns[1]]),
         }
-        positions = np.arange(len(found.causes)) - np.searchsorted(found.causes, found.causes)
-        yield from self._results(keyed, found.causes, parts, found.times, task, positions)
+        yield from self._results(keyed.rows, found.causes, parts, found.times, task)
 
     def _store(self, keyed: KeyedRows, arrived: Arrived, state: State) -> None:
         state["time"] = int(arrived.now[-1])

@@ -51,7 +51,7 @@ class ColumnStreamTableJoin(KeyedColumns):
         rights = versions.rows.take(pa.array(versions.now[at])).flatten()
         times = keyed.rows.column("ts").to_numpy()[at]
         value = self._value([*lefts, *rights]) if len(at) else left.fields["v"]
-        yield from self._results(keyed, at, {"v": value}, times, task)
+        yield from self._results(keyed.rows, at, {"k": self._own_keys(keyed, at), "v": value}, times, task)
         self._store(keyed, state)
 
     @staticmethod
@@ -96,10 +96,11 @@ class ColumnTableJoin(KeyedColumns):
         )
         at = np.flatnonzero(emits)
         times = self._times(keyed, stored, (left, right), is_right)
-        parts = {"v": self._joined(left, right, left.now[at], right.now[at])} if len(at) else {}
-        if self._output.has_old and len(at):
-            parts["o"] = self._joined(left, right, left.before[at], right.before[at], "o")
-        yield from self._results(keyed, at, parts, times[at], task)
+        if len(at):
+            parts = {"k": self._own_keys(keyed, at), "v": self._joined(left, right, left.now[at], right.now[at])}
+            if self._output.has_old:
+                parts["o"] = self._joined(left, right, left.before[at], right.before[at], "o")
+            yield from self._results(keyed.rows, at, parts, times[at], task)
         _store_latest(keyed, state, ("left", "right"), lambda value, time: [value, time])
 
     def _joined(
@@ -152,8 +153,9 @@ class ColumnMaterialise(KeyedColumns):
         if self._rowtime is not None:
             columns[self._rowtime] = keyed.rows.column("ts").cast(columns[self._rowtime].type)
         times = keyed.rows.column("ts").to_numpy()
-        parts = {"v": keyed.sides[0].fields["v"], "o": self._value(columns, "o", ~valid(old))}
-        yield from self._results(keyed, np.arange(keyed.rows.num_rows), parts, times, task)
+        at = np.arange(keyed.rows.num_rows)
+        own = {"k": self._own_keys(keyed, at), "v": keyed.sides[0].fields["v"]}
+        yield from self._results(keyed.rows, at, {**own, "o": self._value(columns, "o", ~valid(old))}, times, task)
         _store_latest(keyed, state, ("rows",), lambda value, _: value)
 
 
