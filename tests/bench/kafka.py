@@ -62,6 +62,10 @@ Start = Callable[[str, str, str, Path], "subprocess.Popen[bytes]"]
 """Starts a way of a job (its name, the servers, the sink, a folder of its own)."""
 
 
+class UnfinishedError(Exception):
+    """A way ended, or took too long, before it had written all outputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The number of outputs at a moment (s), and the processor seconds until then."""
@@ -199,7 +203,7 @@ def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.
             while len(found) < len(marks) and written >= marks[len(found)]:
                 found.append(Seen(time.monotonic(), written, processor_seconds(process.pid)))
             if time.monotonic() > deadline or process.poll() is not None:
-                raise RuntimeError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
+                raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
             time.sleep(0.02)
     return found
 
@@ -209,7 +213,7 @@ def _await_committed(servers: str, sink: str, expected: int) -> None:
     with closing(_watcher(servers, "read_committed")) as watcher:
         while _end(watcher, sink) < expected:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{sink}: outputs are not committed")
+                raise UnfinishedError(f"{sink}: outputs are not committed")
             time.sleep(0.1)
 
 
@@ -229,14 +233,19 @@ def compared(job: str, servers: str, folder: Path) -> None:
     load = os.getloadavg()[0]
     for _ in range(ROUNDS):
         for name, way in ways(job).items():
-            runs[name].append(measured(way, job, servers, folder))
+            try:
+                runs[name].append(measured(way, job, servers, folder))
+            except UnfinishedError as error:
+                print(f"  {job:13} {name:8} did not end: {error}", flush=True)
     for name, each in runs.items():
+        if len(each) < ROUNDS:
+            continue
         first, steady, work = (statistics.median(getter(run) for run in each) for getter in _FIGURES)
         shown = (
             f"  {job:13} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a"
             f" processor for 100,000, load {load:.1f}"
         )
-        if (job, name) in GOALS:
+        if (job, name) in GOALS and len(runs["kestrel"]) == ROUNDS:
             early, late = (
                 statistics.median(g(a) / g(b) for a, b in zip(runs["kestrel"], each, strict=True)) for g in _FIGURES[:2]
             )

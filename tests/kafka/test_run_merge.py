@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from kestrel_sql.kafka.client.positions import Offsets, Position
-from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
+from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
 
 Log = Mapping[Position, list[int]]
 """The timestamps of each partition."""
@@ -20,16 +23,46 @@ def first_from(logs: Log, time: int) -> Offsets:
 
 
 def merged(logs: Log, start: Offsets, end: Offsets) -> list[tuple[Position, int]]:
-    merge: HeadMerge[tuple[Position, int]] = HeadMerge(len(logs))
-    taken: list[tuple[Position, int]] = []
-    for number, (position, log) in enumerate(logs.items()):
-        for offset in range(start[position], end[position]):
-            merge.offer(number, log[offset], (position, offset))
-            taken += [item for _, item in merge.take()]
-        merge.end(number)
-    taken += [item for _, item in merge.take()]
-    assert merge.is_done
+    """The oldest of the next records, again and again, as Kafka Streams takes them."""
+    heads = [(log[start[p]], number, p, start[p]) for number, (p, log) in enumerate(logs.items()) if start[p] < end[p]]
+    heapq.heapify(heads)
+    taken = []
+    while heads:
+        _, number, position, offset = heapq.heappop(heads)
+        taken.append((position, offset))
+        if offset + 1 < end[position]:
+            heapq.heappush(heads, (logs[position][offset + 1], number, position, offset + 1))
     return taken
+
+
+def rows_of(name: str, times: Sequence[int], first: int = 0) -> pa.RecordBatch:
+    offsets = range(first, first + len(times))
+    return pa.RecordBatch.from_pydict({"name": [name] * len(times), "off": [*offsets], "ts": [*times]})
+
+
+def taken(merge: TimeMerge) -> list[tuple[Position, int]]:
+    rows = merge.take()
+    return [((row["name"], 0), row["off"]) for row in rows.to_pylist()] if rows else []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_rows_that_arrive_in_pieces_are_merged_as_if_all_were_there(seed: int) -> None:
+    random_ = random.Random(seed)
+    logs = logs_of(random_)
+    merge, found, at = TimeMerge(len(logs)), [], dict.fromkeys(logs, 0)
+    ended: set[Position] = set()
+    while not merge.is_done:
+        number, (position, log) = random_.choice([*enumerate(logs.items())])
+        count = random_.randint(0, 15)
+        merge.offer(number, rows_of(position[0], log[at[position] : at[position] + count], at[position]))
+        at[position] += count
+        if at[position] >= len(log):
+            merge.end(number)
+            ended.add(position)
+        some = taken(merge)
+        found += some
+        assert some or len(ended) < len(logs) or merge.is_done
+    assert found == merged(logs, dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()})
 
 
 def in_batches(logs: Log, limit: int, *, first: Offsets | None = None) -> list[list[tuple[Position, int]]]:
@@ -115,31 +148,50 @@ def test_records_of_one_timestamp_are_one_batch() -> None:
 
 
 def test_nothing_is_taken_while_an_input_may_still_give_something_older() -> None:
-    merge: HeadMerge[str] = HeadMerge(2)
-    merge.offer(0, 5, "a5")
-    assert list(merge.take()) == []
-    merge.offer(1, 3, "b3")
-    assert list(merge.take()) == [(3, "b3")]
+    merge = TimeMerge(2)
+    merge.offer(0, rows_of("a", [5]))
+    assert taken(merge) == []
+    merge.offer(1, rows_of("b", [3]))
+    assert taken(merge) == [(("b", 0), 0)]
     merge.end(1)
-    assert list(merge.take()) == [(5, "a5")]
+    assert taken(merge) == [(("a", 0), 0)]
     assert not merge.is_done
     merge.end(0)
     assert merge.is_done
 
 
 def test_the_first_of_equal_heads_comes_first() -> None:
-    merge: HeadMerge[str] = HeadMerge(2)
-    merge.offer(1, 4, "b")
-    merge.offer(0, 4, "a")
-    assert [item for _, item in merge.take()] == ["a"]
+    merge = TimeMerge(2)
+    merge.offer(1, rows_of("b", [4]))
+    merge.offer(0, rows_of("a", [4]))
+    assert taken(merge) == [(("a", 0), 0)], "the next of a may be as old as that of b"
+    merge.end(0)
+    assert taken(merge) == [(("b", 0), 0)]
 
 
 def test_feed_numbers_rise_with_time_and_differ_between_tasks() -> None:
+    times = np.array([10, 10, 9, 11, 2**60, 2**61])
     first, second = FeedOrder(0, 2), FeedOrder(1, 2)
-    numbers = [(first.next(t), second.next(t)) for t in (10, 10, 9, 11, 2**60, 2**61)]
-    ones, others = zip(*numbers, strict=True)
-    assert list(ones) == sorted(set(ones))
-    assert list(others) == sorted(set(others))
+    ones, others = first.numbers(times).tolist(), [int(second.numbers(times[at : at + 1])[0]) for at in range(6)]
+    assert ones == sorted(set(ones))
+    assert others == sorted(set(others))
     assert not set(ones) & set(others)
-    assert FeedOrder(1, 2).next(12) > max(numbers[2])
+    assert FeedOrder(1, 2).numbers(np.array([12]))[0] > max(ones[2], others[2])
     assert max(others) < 2**63
+    assert second.numbers(np.array([], np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_feed_number_is_the_least_of_its_task_behind_the_last_one_and_the_time(seed: int) -> None:
+    random_ = random.Random(seed)
+    tasks = random_.randint(1, 5)
+    task = random_.randrange(tasks)
+    times = [random_.randint(0, 3) for _ in range(40)]
+    last, expected = -1, []
+    for time in times:
+        least = max(last + 1, time << 20)
+        last = least + (task - least) % tasks
+        expected.append(last)
+    order, cut = FeedOrder(task, tasks), random_.randrange(40)
+    found = [*order.numbers(np.array(times[:cut], np.int64)), *order.numbers(np.array(times[cut:], np.int64))]
+    assert found == expected

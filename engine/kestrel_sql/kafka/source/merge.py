@@ -7,11 +7,12 @@ The result therefore does not depend on the cut into batches.
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from kestrel_sql.kafka.client.positions import Offsets, Position
 
@@ -26,7 +27,7 @@ LAST_TIME = (1 << 62) - 1
 
 _TIME_BITS, _MAX_TIME = 20, (1 << 42) - 1
 
-Item = TypeVar("Item")
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -119,53 +120,69 @@ class _Search:
         return high
 
 
-class HeadMerge(Generic[Item]):
-    """Merges inputs that arrive in pieces.
+class TimeMerge:
+    """Merges inputs of rows that arrive in pieces, as if it always took the oldest of their next rows.
 
-    Always takes from the input with the oldest next item, from the first one if equal.
-
-    Takes nothing while an input is empty that has not ended, because its next item might be the oldest.
+    Of equally old ones it takes that of the first input. A row behind a newer one of its input counts as old as that.
+    Rows wait while an input that has not ended could still get one that comes before them.
     """
 
     def __init__(self, inputs: int) -> None:
         """Start with this number of empty inputs."""
-        self._queues: list[deque[tuple[int, Item]]] = [deque() for _ in range(inputs)]
-        self._waiting = set(range(inputs))
-        self._ended: set[int] = set()
-        self._heads: list[tuple[int, int]] = []
+        self._inputs = [_Input() for _ in range(inputs)]
 
-    def offer(self, number: int, time: int, item: Item) -> None:
-        """Append an item with its timestamp (ms) to an input."""
-        self._queues[number].append((time, item))
-        if number in self._waiting:
-            self._waiting.discard(number)
-            heapq.heappush(self._heads, (time, number))
+    def offer(self, number: int, rows: pa.RecordBatch) -> None:
+        """Append rows to an input; their column `ts` has timestamps (ms) without NULL."""
+        if rows.num_rows:
+            self._inputs[number].add(rows)
 
     def end(self, number: int) -> None:
         """Mark an input as ended."""
-        self._ended.add(number)
-        self._waiting.discard(number)
+        self._inputs[number].is_ended = True
 
     @property
     def is_done(self) -> bool:
-        """Whether every input has ended and all items were taken."""
-        return len(self._ended) == len(self._queues) and not self._heads
+        """Whether every input has ended and all rows were taken."""
+        return all(each.is_ended and not each.rows for each in self._inputs)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether an input must get an item before more can be taken."""
-        return bool(self._waiting)
+    def take(self) -> pa.RecordBatch | None:
+        """Take the rows that can be taken now, merged; None if there are none."""
+        bound = min(
+            ((each.newest, number) for number, each in enumerate(self._inputs) if not each.is_ended), default=None
+        )
+        taken = [each.until(bound, number) for number, each in enumerate(self._inputs) if each.rows]
+        found = [(ages, rows) for ages, rows in taken if rows.num_rows]
+        if not found:
+            return None
+        if len(found) == 1:
+            return found[0][1]
+        order = np.argsort(np.concatenate([ages for ages, _ in found]), kind="stable")
+        return pa.concat_batches([rows for _, rows in found]).take(pa.array(order))
 
-    def take(self) -> Iterator[tuple[int, Item]]:
-        """Take the items that can be taken now, with their timestamps (ms)."""
-        while self._heads and not self._waiting:
-            _, number = heapq.heappop(self._heads)
-            queue = self._queues[number]
-            yield queue.popleft()
-            if queue:
-                heapq.heappush(self._heads, (queue[0][0], number))
-            elif number not in self._ended:
-                self._waiting.add(number)
+
+@dataclass(slots=True)
+class _Input:
+    """The rows of an input that were not taken yet, with the age of each: the newest timestamp (ms) so far."""
+
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    ages: list[Numbers] = field(default_factory=list)
+    newest: int = -1
+    is_ended: bool = False
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.rows.append(rows)
+        self.ages.append(np.maximum.accumulate(np.maximum(rows.column("ts").to_numpy(), self.newest)))
+        self.newest = int(self.ages[-1][-1])
+
+    def until(self, bound: tuple[int, int] | None, number: int) -> tuple[Numbers, pa.RecordBatch]:
+        """Take the rows up to an age and the number of an input; all without a bound."""
+        ages, rows = np.concatenate(self.ages), pa.concat_batches(self.rows)
+        count = (
+            len(ages) if bound is None else np.searchsorted(ages, bound[0], "right" if number <= bound[1] else "left")
+        )
+        left = rows.slice(count)
+        self.rows, self.ages = ([left], [ages[count:]]) if left.num_rows else ([], [])
+        return ages[:count], rows.slice(0, count)
 
 
 @dataclass(slots=True)
@@ -174,10 +191,14 @@ class FeedOrder:
 
     task: int
     tasks: int
-    _last: int = -1
+    _turn: int = 0
+    """How many numbers of this task are below the next one."""
 
-    def next(self, time: int) -> int:
-        """Return the number of the next record, whose timestamp (ms) may be less than that of its predecessor."""
-        least = max(self._last + 1, min(max(time, 0), _MAX_TIME) << _TIME_BITS)
-        self._last = least + (self.task - least) % self.tasks
-        return self._last
+    def numbers(self, times: Numbers) -> Numbers:
+        """Return the numbers of the next records, whose timestamps (ms) may be less than those before them."""
+        least = np.clip(times, 0, _MAX_TIME) << _TIME_BITS
+        turns, at = -((self.task - least) // self.tasks), np.arange(len(times))
+        turns = np.maximum.accumulate(np.maximum(turns - at, self._turn)) + at
+        self._turn = int(turns[-1]) + 1 if len(turns) else self._turn
+        found: Numbers = self.task + self.tasks * turns
+        return found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -18,8 +21,8 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, HeadMerge
-from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
+from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
+from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, WIRE_INPUT, empty_lists
 
 NAME = "kestrel_merged"
 
@@ -27,6 +30,9 @@ _ROWS = 10_000
 _PATIENCE_S = 120.0
 _NO_TIME = 0
 _WAIT_S = 0.05
+
+_READ = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
+"""What a consumer says of a record."""
 
 _consumers: dict[tuple[str, ...], Any] = {}
 """The consumers of this worker process, which are never closed: connecting takes longer than reading a small batch."""
@@ -171,72 +177,84 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     order = FeedOrder(task.number, task.tasks)
-    rows: list[tuple[Any, ...]] = []
-    for moment, message in _merged(config, task):
-        headers = [{"key": key, "value": value} for key, value in message.headers() or ()]
-        rows.append(
-            (
-                0,
-                order.next(moment),
-                message.topic(),
-                task.number,
-                message.offset(),
-                moment,
-                message.key(),
-                message.value(),
-                headers,
-            )
-        )
-        if len(rows) == _ROWS:
-            yield _batch(rows)
-            rows = []
-    yield _batch(rows)
+    for rows in _merged(config, task):
+        columns = {
+            "q": pa.array(np.zeros(rows.num_rows, np.int32)),
+            "feed": pa.array(order.numbers(rows.column("ts").to_numpy())),
+            "part": pa.array(np.full(rows.num_rows, task.number, np.int32)),
+        }
+        arrays = [columns[name] if name in columns else rows.column(name) for name in ARROW_INPUT.names]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ARROW_INPUT)
 
 
-def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) or [()] * len(ARROW_INPUT)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, ARROW_INPUT, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_INPUT)
-
-
-def _merged(config: KafkaConfig, task: _Task) -> Iterator[tuple[int, Any]]:
-    merge: HeadMerge[Any] = HeadMerge(len(task.ranges))
-    numbers = {wanted.topic: number for number, wanted in enumerate(task.ranges)}
+def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
+    """The records of a task in the order of their timestamps, as rows of `_READ`."""
+    merge = TimeMerge(len(task.ranges))
+    numbers = {(wanted.topic, task.number): number for number, wanted in enumerate(task.ranges)}
     consumer = _consumer(config)
     consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
     deadline = time.monotonic() + _PATIENCE_S
     left = sum(wanted.end - wanted.start for wanted in task.ranges)
     try:
         while not merge.is_done:
-            messages = consumer.consume(min(_ROWS, max(1, left)), timeout=_WAIT_S) if merge.is_waiting else []
+            messages = consumer.consume(min(_ROWS, max(1, left)), timeout=_WAIT_S)
             left -= len(messages)
-            for message in messages:
-                number = numbers.get(message.topic())
-                if number is not None and message.partition() == task.number:
+            for position, own in _by_position(messages).items():
+                if position in numbers:
                     deadline = time.monotonic() + _PATIENCE_S
-                    _offer(merge, number, task.ranges[number], message, config)
-            yield from merge.take()
+                    _offer(merge, numbers[position], task.ranges[numbers[position]], own, config)
+            rows = merge.take()
+            if rows is not None:
+                yield rows
             if not messages and time.monotonic() > deadline:
                 raise QueryError(_timeout_message(config, task))
     finally:
         consumer.unassign()
 
 
-def _offer(merge: HeadMerge[Any], number: int, wanted: _Range, message: Any, config: KafkaConfig) -> None:
-    error = message.error()
-    if error is None and message.offset() < wanted.end:
-        _, moment = message.timestamp()
-        merge.offer(number, max(moment, _NO_TIME), message)
+def _by_position(messages: Sequence[Any]) -> Mapping[Position, list[Any]]:
+    found: dict[Position, list[Any]] = defaultdict(list)
+    for message in messages:
+        found[message.topic(), message.partition()].append(message)
+    return found
+
+
+def _offer(merge: TimeMerge, number: int, wanted: _Range, messages: Sequence[Any], config: KafkaConfig) -> None:
+    failed = [message for message in messages if message.error() is not None]
+    records = [message for message in messages if message.error() is None] if failed else messages
+    offsets = [message.offset() for message in records]
     # The last offsets may be control records of transactions, which consumers do not see; then the end of the partition
     # is reported.
-    if error is None:
-        if message.offset() >= wanted.end - 1:
+    if offsets:
+        inside = bisect_left(offsets, wanted.end)
+        merge.offer(number, _rows(wanted.topic, records[:inside], offsets[:inside]))
+        if offsets[-1] >= wanted.end - 1:
             merge.end(number)
-    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
-        merge.end(number)
-    elif not error.retriable() and error.code() not in _TRANSIENT:
-        position = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
-        raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
+    for message in failed:
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
+            merge.end(number)
+        elif not error.retriable() and error.code() not in _TRANSIENT:
+            position = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
+            raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
+
+
+def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
+    """Records of a topic as rows of `_READ`."""
+    headers = [message.headers() for message in records]
+    columns: dict[str, Any] = {
+        "topic": pa.repeat(pa.scalar(topic), len(records)),
+        "off": offsets,
+        "ts": [max(message.timestamp()[1], _NO_TIME) for message in records],
+        "key": [message.key() for message in records],
+        "value": [message.value() for message in records],
+        "headers": [[{"key": key, "value": value} for key, value in each or ()] for each in headers]
+        if any(headers)
+        else empty_lists(len(records), HEADERS),
+    }
+    given = [(columns[field.name], field.type) for field in _READ]
+    arrays = [values if isinstance(values, pa.Array) else pa.array(values, kind) for values, kind in given]
+    return pa.RecordBatch.from_arrays(arrays, schema=_READ)
 
 
 _TRANSIENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants

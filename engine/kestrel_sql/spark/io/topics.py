@@ -197,7 +197,7 @@ def _envelope(
         "log": (
             pa.array([[log[at]] if at in log else [] for at in range(count)], type=LOG)
             if log
-            else _empty_lists(count, LOG)
+            else empty_lists(count, LOG)
         ),
     }
 
@@ -219,7 +219,8 @@ def _interleaved(arrays: Sequence[pa.Array], indices: Sequence[Positions]) -> pa
     )
 
 
-def _empty_lists(count: int, kind: pa.ListType) -> pa.Array:
+def empty_lists(count: int, kind: pa.ListType) -> pa.Array:
+    """Return this number of empty lists."""
     return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, dtype=np.int32)), pa.array([], type=kind.value_type))
 
 
@@ -227,7 +228,7 @@ def _without_nulls(headers: pa.ListArray) -> pa.Array:
     if headers.null_count == 0:
         return headers
     if headers.null_count == len(headers):
-        return _empty_lists(len(headers), HEADERS)
+        return empty_lists(len(headers), HEADERS)
     return pa.array([each or [] for each in headers.to_pylist()], type=HEADERS)
 
 

@@ -64,6 +64,8 @@ public final class StreamsJob {
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "1000");
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
+        // By default Kafka Streams looks for closed windows once a second. At full speed it has then dropped most of them.
+        settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, "0");
         StreamsBuilder builder = new StreamsBuilder();
         build(arguments[0], builder, arguments[2]);
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
