@@ -1,11 +1,13 @@
-"""ksqlDB's cases in shards of neighbours, each run as fused queries, and the judgement by the ledger."""
+"""ksqlDB's cases: which run with every change, in shards that share queries, and the judgement by the ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import Ledger, load_gaps
@@ -21,6 +23,8 @@ CORPORA = [
     for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")
 ]
 LEDGER = Path(__file__).with_name("known-gaps.yaml")
+EVERY = 4
+"""Of each file, one case in so many runs with every change, the others nightly."""
 SIZE = 120
 """Cases of a shard: more share a query than by default, as no user waits for the first result."""
 
@@ -39,12 +43,29 @@ def corpus() -> Loaded:
     return load_all(find_files(folder for folder in CORPORA if folder.is_dir()))
 
 
-def shards(cases: Sequence[Case], size: int = SIZE) -> list[Shard]:
-    """Cut `cases` into shards named for the files of their first and last case."""
+def sample(cases: Iterable[Case], listed: Collection[str], every: int = EVERY) -> list[Case]:
+    """Choose one of `every` cases of each file, at least one, by a hash of their ids; and all cases that are `listed`.
+
+    A new or renamed case hardly changes which of the others are chosen. Without the listed cases, a case that passes
+    again would be noticed at night only.
+    """
+    files = defaultdict(list)
+    for case in cases:
+        files[case.file].append(case)
+    chosen = []
+    for found in files.values():
+        by_hash = sorted(found, key=lambda case: crc32(case.id.encode()))
+        ids = {case.id for case in by_hash[: -(-len(found) // every)]}.union(listed)
+        chosen += [case for case in found if case.id in ids]
+    return chosen
+
+
+def shards(cases: Sequence[Case], count: int) -> list[Shard]:
+    """Cut `cases` into a number of shards, named for the files of their first and last case."""
     found = []
-    for start in range(0, len(cases), size):
-        some = tuple(cases[start : start + size])
-        found.append(Shard(f"{start // size + 1:02}-{some[0].file.stem}-to-{some[-1].file.stem}", some))
+    for at in range(count):
+        some = tuple(cases[at * len(cases) // count : (at + 1) * len(cases) // count])
+        found.append(Shard(f"{some[0].file.stem} to {some[-1].file.stem}" if some else "none", some))
     return found
 
 
@@ -67,4 +88,4 @@ def complaints(results: Iterable[Result], ledger: Ledger) -> Iterator[str]:
 def assert_as_listed(shard: Shard, driver: Driver, ledger: Path) -> None:
     """Run a shard and compare with the ledger, both ways."""
     found = list(complaints(run_shard(shard, driver), load_gaps(ledger)))
-    assert not found, "\n".join([f"{len(found)} of {len(shard.cases)} are not as {ledger} says", *found])
+    assert not found, "\n".join([f"{shard.name}: {len(found)} of {len(shard.cases)} are not as {ledger} says", *found])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from kestrel_qtt.cases.known_gaps import GapKind, load_gaps
 from kestrel_qtt.cases.model import Case, Result, Status
-from tests.conformance.corpus_shards import complaints, shards
+from tests.conformance.corpus_shards import complaints, sample, shards
 from tests.conformance.ledger import GENERATED, main
 
 
@@ -70,6 +71,19 @@ def test_is_strict_both_ways(tmp_path: Path, name: str, status: Status, count: i
     assert len(list(complaints([result(name, status)], load_gaps(tmp_path / "known-gaps.yaml")))) == count
 
 
-def test_a_shard_is_named_for_its_files() -> None:
-    cut = shards([result(str(at), Status.PASSED).case for at in range(5)], size=2)
-    assert [(shard.name, len(shard.cases)) for shard in cut] == [("01-x-to-x", 2), ("02-x-to-x", 2), ("03-x-to-x", 1)]
+def test_shards_have_all_cases_and_are_named_for_their_files() -> None:
+    cases = [result(str(at), Status.PASSED).case for at in range(5)]
+    cut = shards(cases, 3)
+    assert [(shard.name, len(shard.cases)) for shard in cut] == [("x to x", 1), ("x to x", 2), ("x to x", 2)]
+    assert [case for shard in cut for case in shard.cases] == cases
+    assert [len(shard.cases) for shard in shards([], 2)] == [0, 0]
+
+
+def test_a_sample_has_cases_of_every_file_and_all_that_are_listed() -> None:
+    cases = [result(str(at), Status.PASSED).case for at in range(40)]
+    alone = replace(cases[0], id="query-validation-tests/y.json::a", file=Path("y.json"))
+    chosen = sample([*cases, alone], (), 4)
+    assert len(chosen) == 11
+    assert alone in chosen
+    left = next(case for case in cases if case not in chosen)
+    assert sample([*cases, alone], {left.id}, 4) == [case for case in [*cases, alone] if case in [*chosen, left]]
