@@ -102,7 +102,7 @@ def agree(bulk: Any, serde: SerdeSpec, data: list[bytes]) -> bool:
     return True
 
 
-FEW_OR_MANY = pytest.mark.parametrize("factor", [1, pytest.param(20, marks=pytest.mark.nightly)])
+FEW_OR_MANY = pytest.mark.parametrize("factor", [1, pytest.param(50, marks=pytest.mark.nightly)])
 """How many times as many batches as every change tries."""
 
 
@@ -112,7 +112,7 @@ def test_bulk_encoders_write_the_same_bytes_as_row_codecs(format: str, factor: i
     rng, serde, taken = random.Random(5), spec(format, COLUMNS[format]), 0
     bulk, single = bulk_encoder(serde, types(serde)), table.encoder(serde)
     assert bulk is not None
-    for _ in range(50 * factor):
+    for _ in range(20 * factor):
         data = rows(serde, rng, rng.choice((1, 3, 20)))
         try:
             written = bulk(arrays(serde, data)).to_pylist()
@@ -120,7 +120,7 @@ def test_bulk_encoders_write_the_same_bytes_as_row_codecs(format: str, factor: i
             continue
         taken += 1
         assert written == [single(row) for row in data]
-    assert taken > 15 * factor
+    assert taken > 5 * factor
 
 
 @FEW_OR_MANY
@@ -128,10 +128,10 @@ def test_bulk_encoders_write_the_same_bytes_as_row_codecs(format: str, factor: i
 def test_bulk_decoders_read_the_same_rows_as_row_codecs(format: str, factor: int) -> None:
     rng, serde, taken = random.Random(6), spec(format, COLUMNS[format]), 0
     bulk, single = bulk_decoder(serde, types(serde)), table.encoder(serde)
-    for _ in range(50 * factor):
+    for _ in range(20 * factor):
         data = [single(row) or b"" for row in rows(serde, rng, rng.choice((1, 3, 20)))]
         taken += agree(bulk, serde, data)
-    assert taken > 15 * factor
+    assert taken > 5 * factor
 
 
 @FEW_OR_MANY
@@ -139,7 +139,7 @@ def test_bulk_decoders_read_the_same_rows_as_row_codecs(format: str, factor: int
 def test_mutated_records_are_read_as_by_row_codecs_or_rejected(format: str, factor: int) -> None:
     rng, serde, taken = random.Random(7), spec(format, COLUMNS[format]), 0
     bulk, single = bulk_decoder(serde, types(serde)), table.encoder(serde)
-    for _ in range(150 * factor):
+    for _ in range(60 * factor):
         data = [bytearray(single(row) or b"") for row in rows(serde, rng, 2)]
         for each in data:
             if rng.random() < 0.7 and each:
@@ -147,7 +147,7 @@ def test_mutated_records_are_read_as_by_row_codecs_or_rejected(format: str, fact
             elif rng.random() < 0.3:
                 del each[rng.randrange(len(each) + 1) :]
         taken += agree(bulk, serde, [bytes(each) for each in data])
-    assert taken > 5 * factor
+    assert taken > 2 * factor
 
 
 JSON_TEXTS = [
