@@ -19,6 +19,7 @@ from kestrel_sql.topics.records import Record
 
 PARTITIONS = 3
 PAGES = 4
+BATCHES = 6
 END = 100_000
 """Milliseconds; a jump of more than a day would lose windows before they are given out."""
 
@@ -150,13 +151,13 @@ ByKey = list[dict[bytes | None, list[tuple[bytes | None, int]]]]
 """For each query, the values and timestamps of its records by key."""
 
 
-def by_key(runner: GroupRunner, cut: str, partitions: int, pages: int) -> ByKey:
+def by_key(runner: GroupRunner, cut: Cut, partitions: int, pages: int) -> ByKey:
     runs = [planned(text) for text in QUERIES.values()]
     pipeline = build_pipeline(runs)
     topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
     feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
     found = []
-    for output in runner.run_group(pipeline, feeds, Cut.parse(cut), tasks=[partitions] * len(runs), pages=pages):
+    for output in runner.run_group(pipeline, feeds, cut, tasks=[partitions] * len(runs), pages=pages):
         keys: dict[bytes | None, list[tuple[bytes | None, int]]] = defaultdict(list)
         for record in output.records:
             keys[record.key].append((record.value, record.timestamp))
@@ -167,14 +168,22 @@ def by_key(runner: GroupRunner, cut: str, partitions: int, pages: int) -> ByKey:
 @pytest.fixture(scope="module")
 def whole(runner: GroupRunner) -> ByKey:
     """What the queries write over one partition and one page, at once."""
-    found = by_key(runner, "one", 1, 1)
+    found = by_key(runner, Cut(), 1, 1)
     assert all(len(keys) > 3 for keys in found)
     return found
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("cut", ["one", "random:3"])
-def test_each_key_has_the_same_records_over_partitions_and_pages(runner: GroupRunner, whole: ByKey, cut: str) -> None:
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Cut(seed=3, most=BATCHES),
+        pytest.param(Cut(), marks=pytest.mark.nightly),
+        pytest.param(Cut(seed=4), marks=pytest.mark.nightly),
+    ],
+    ids=["few batches", "one batch", "many batches"],
+)
+def test_each_key_has_the_same_records_over_partitions_and_pages(runner: GroupRunner, whole: ByKey, cut: Cut) -> None:
     split = by_key(runner, cut, PARTITIONS, PAGES)
     for name, one, several in zip(QUERIES, whole, split, strict=True):
         assert several == one, name

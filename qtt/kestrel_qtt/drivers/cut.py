@@ -9,8 +9,6 @@ from typing import Any
 
 _CHANCE = 0.3
 """How likely it is that a random cut parts two neighbours."""
-_MOST = 15
-"""About how many micro-batches a long input has: each costs as much as all records of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +18,8 @@ class Cut:
     each: bool = False
     seed: int | None = None
     restart: bool = False
+    most: int = 15
+    """About how many micro-batches a random cut makes of a long input: each costs as much as all records of a case."""
 
     @staticmethod
     def parse(text: str | None, restart: bool = False) -> Cut:
@@ -47,7 +47,7 @@ class Cut:
             yield rows
             return
         random_ = random.Random(self.seed)
-        chance = min(_CHANCE, _MOST / len({row["feed"] for row in rows})) if rows else 0
+        chance = min(_CHANCE, self.most / len({row["feed"] for row in rows})) if rows else 0
         start = 0
         for at in range(1, len(rows) + 1):
             inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
