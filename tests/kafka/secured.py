@@ -1,11 +1,12 @@
-"""A broker with ACLs and SASL, with and without TLS; Java's keytool makes the certificates."""
+"""A broker with ACLs and SASL, with and without TLS; with certificates made here."""
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -19,6 +20,11 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, pkcs12
+from cryptography.x509.oid import NameOID
 
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.admin import admin_client
@@ -125,24 +131,21 @@ def _settings(folder: Path, sasl: int, tls: int) -> Mapping[str, str]:
 
 def _certificate(folder: Path, name: str) -> Path:
     """Make a key with a self-signed certificate; return the certificate as PEM."""
-    pem, store = folder / f"{name}.pem", folder / f"{name}.p12"
-    _keytool(
-        "-genkeypair",
-        name,
-        store,
-        "-keyalg",
-        "EC",
-        "-groupname",
-        "secp256r1",
-        "-dname",
-        f"CN={name}",
-        "-ext",
-        f"san=ip:{HOST}",
+    key = ec.generate_private_key(ec.SECP256R1())
+    own, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(own)
+        .issuer_name(own)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(HOST))]), critical=False)
+        .sign(key, SHA256())
     )
-    _keytool("-exportcert", name, store, "-rfc", "-file", str(pem))
+    locked = BestAvailableEncryption(_STORE.encode())
+    (folder / f"{name}.p12").write_bytes(pkcs12.serialize_key_and_certificates(name.encode(), key, made, None, locked))
+    pem = folder / f"{name}.pem"
+    pem.write_bytes(made.public_bytes(Encoding.PEM))
     return pem
-
-
-def _keytool(what: str, name: str, store: Path, *options: str) -> None:
-    common = ["-alias", name, "-keystore", str(store), "-storetype", "PKCS12", "-storepass", _STORE]
-    subprocess.run(["keytool", what, *common, *options], check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Cases on a real broker: those of several partitions, and one of every fourth file.
+"""Cases on a real broker: a quarter of those of several partitions, and one of every eighth file.
 
 Nightly, one in five of all cases.
 """
@@ -40,7 +40,7 @@ def is_here(request: pytest.FixtureRequest) -> None:
 def test_cases_pass_on_the_broker_and_leave_nothing_there(spread: Spread, driver: Driver, kafka: KafkaConfig) -> None:
     results = results_of(spread, driver)
     assert [f"{r.case.id}: {r.reason}" for r in results if r.status in (Status.FAILED, Status.ERROR)] == []
-    assert sum(result.status is Status.PASSED for result in results) > 30
+    assert sum(result.status is Status.PASSED for result in results) > 12
     assert left_on(kafka) == []
 
 
