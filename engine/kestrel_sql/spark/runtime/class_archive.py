@@ -28,8 +28,12 @@ _SILENT = "-Xlog:disable"
 
 def archive_path() -> Path:
     """Where the archive for this Spark stands, or would."""
-    wheel = Path(pyspark.__file__).parent
-    return own_folder() / f"{ARCHIVE}{pyspark.__version__}-{hashlib.sha256(str(wheel).encode()).hexdigest()[:8]}.jsa"
+    return own_folder() / archive_name(Path(pyspark.__file__).parent)
+
+
+def archive_name(wheel: Path) -> str:
+    """The name of the archive for this Spark, installed in the folder `wheel`."""
+    return f"{ARCHIVE}{pyspark.__version__}-{hashlib.sha256(str(wheel).encode()).hexdigest()[:8]}.jsa"
 
 
 def archive_options(given: str) -> str:
