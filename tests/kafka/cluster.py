@@ -38,8 +38,11 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = WORKERS) -> Iterator[Cluster]:
-    """Run a standalone cluster until the end of the block; each process has its folders below `folder`."""
+def standalone_cluster(folder: Path, workers: int = WORKERS, group: int | None = None) -> Iterator[Cluster]:
+    """Run a standalone cluster until the end of the block; each process has its folders below `folder`.
+
+    The first worker, with its executors, runs in the group of users with the number `group`, if it is given.
+    """
     prepare_environment()
     port = free_port()
     url = f"spark://{HOST}:{port}"
@@ -48,14 +51,16 @@ def standalone_cluster(folder: Path, workers: int = WORKERS) -> Iterator[Cluster
         stack.enter_context(_process(folder / "master", f"{_DEPLOY}.master.Master", *options))
         own = ("--host", HOST, "--webui-port", "0", "--cores", "1", "--memory", "1g")
         started = [
-            stack.enter_context(_process(at, f"{_DEPLOY}.worker.Worker", *own, "--work-dir", str(at / "work"), url))
-            for at in (folder / f"worker{number}" for number in range(workers))
+            stack.enter_context(
+                _process(at, f"{_DEPLOY}.worker.Worker", *own, "--work-dir", str(at / "work"), url, group=its_group)
+            )
+            for at, its_group in ((folder / f"worker{number}", None if number else group) for number in range(workers))
         ]
         yield Cluster(url, started)
 
 
 @contextmanager
-def _process(folder: Path, main: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _process(folder: Path, main: str, *arguments: str, group: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """Run a class of Spark with a home and an environment of its own, without the packages of this one."""
     home = folder / "spark"
     home.mkdir(parents=True)
@@ -79,6 +84,7 @@ def _process(folder: Path, main: str, *arguments: str) -> Iterator[subprocess.Po
             env=environment,
             cwd=folder,
             start_new_session=True,
+            group=group,
         )
     try:
         yield process

@@ -24,9 +24,9 @@ Row = tuple[str | None, str | None, int]
 """Key, value and timestamp (ms, above 0, because 0 means now in librdkafka)."""
 
 
-def create(servers: str, partitions: int, *topics: str) -> None:
+def create(servers: str, partitions: int, *topics: str, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, replicas) for topic in topics]).values():
         future.result()
     # The controller says that they are there before the leaders of their partitions know of them.
     places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]

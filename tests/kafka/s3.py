@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
@@ -14,9 +14,10 @@ from kestrel_sql.kafka.broker.broker import HOST, free_port
 
 @dataclass(frozen=True, slots=True)
 class S3:
-    """A server of S3 at a port."""
+    """A server of S3 at a port; `expired` has the session tokens that it refuses as too old."""
 
     port: int
+    expired: set[str] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -33,6 +34,10 @@ class S3:
             "spark.hadoop.fs.s3a.secret.key": "secret",
         }
 
+    def token_settings(self, token: str) -> dict[str, str]:
+        """The settings of Spark that reach it with credentials for a time."""
+        return {**self.settings, "spark.hadoop.fs.s3a.session.token": token}
+
     def make_bucket(self, name: str) -> None:
         with urlopen(Request(f"{self.url}/{name}", method="PUT"), timeout=30):
             pass
@@ -42,6 +47,23 @@ class S3:
         body, kind = str(after).encode(), {"Content-Type": "text/plain"}
         with urlopen(Request(f"{self.url}/moto-api/reset-auth", body, kind, method="POST"), timeout=30):
             pass
+
+
+_Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+_EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+
+
+def _refusing(expired: set[str], app: _Wsgi) -> _Wsgi:
+    """Answer requests with an expired token as Amazon does, which moto does not know."""
+
+    def answer(request: dict[str, Any], begin: Callable[..., Any]) -> Iterable[bytes]:
+        if request.get("HTTP_X_AMZ_SECURITY_TOKEN") not in expired:
+            return app(request, begin)
+        request["wsgi.input"].read(int(request.get("CONTENT_LENGTH") or 0))
+        begin("400 Bad Request", [("Content-Type", "application/xml"), ("Content-Length", str(len(_EXPIRED)))])
+        return [] if request["REQUEST_METHOD"] == "HEAD" else [_EXPIRED]
+
+    return answer
 
 
 @contextmanager
@@ -59,11 +81,11 @@ def s3_server() -> Iterator[S3]:
             """Stay silent."""
 
     port = free_port()
-    app = DomainDispatcherApplication(create_backend_app)
+    s3 = S3(port)
+    app = _refusing(s3.expired, DomainDispatcherApplication(create_backend_app))
     server = make_server(HOST, port, app, threaded=True, request_handler=Handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    s3 = S3(port)
     try:
         yield s3
     finally:

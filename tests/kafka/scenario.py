@@ -73,10 +73,11 @@ class Scenario:
     store: CheckpointPath | None = None
     """Where checkpoints of processes are, if not in `folder`; `settings` of Spark reach it."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
 
     def produce(self) -> None:
         random_ = random.Random(self.rows)
-        create(self.servers, PARTITIONS, f"{self.name}_a", f"{self.name}_b")
+        create(self.servers, PARTITIONS, f"{self.name}_a", f"{self.name}_b", replicas=self.replicas)
         for topic, column in (("a", "V"), ("b", "W")):
             rows = (
                 (f"k{random_.randrange(20)}", json.dumps({column: at}), self.began + at + random_.randrange(9))

@@ -1,4 +1,7 @@
-"""Tests a run on a standalone cluster of processes while one of its workers is frozen, cut off or decommissioned."""
+"""Tests a run on a standalone cluster of processes while one of its workers is frozen, cut off or decommissioned.
+
+The test of a network that is cut needs the right to change the kernel's packet filter (iptables).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +29,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 FREEZE_S, LOST_S, WAIT_S = 60, 20, 600
 ROWS = 2000
+GROUP = 54_321
+"""The group of users of the first worker, by which the packet filter knows what it sends."""
+
+SOON = {
+    "spark.network.timeout": f"{LOST_S}s",
+    "spark.network.timeoutInterval": f"{LOST_S // 4}s",
+    "spark.executor.heartbeatInterval": f"{LOST_S // 4}s",
+}
+"""Spark gives an executor up after 20 s without a word from it."""
 
 Worker = subprocess.Popen[bytes]
 
@@ -45,12 +57,31 @@ def freeze(worker: Worker, progress: Callable[[], None]) -> None:
     os.killpg(worker.pid, signal.SIGCONT)
 
 
-def cut_off(worker: Worker, progress: Callable[[], None]) -> None:
+def silence(worker: Worker, progress: Callable[[], None]) -> None:
     """Stop a worker and its executor until Spark has given them up and all queries went on; then let them come back."""
     os.killpg(worker.pid, signal.SIGSTOP)
     time.sleep(LOST_S)
     progress()
     os.killpg(worker.pid, signal.SIGCONT)
+
+
+def cut_off(worker: Worker, progress: Callable[[], None]) -> None:
+    """Drop all that a worker and its executor send, until Spark has given them up and all queries went on."""
+    with dropping(GROUP):
+        time.sleep(LOST_S)
+        progress()
+
+
+@contextmanager
+def dropping(group: int) -> Iterator[None]:
+    """Let the kernel drop what processes of a group of users send, as if their machine had no network."""
+    rule = ["OUTPUT", "-m", "owner", "--gid-owner", str(group), "-j", "DROP"]
+    if subprocess.run(["iptables", "-A", *rule], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not change the packet filter")
+    try:
+        yield
+    finally:
+        subprocess.run(["iptables", "-D", *rule], check=True)
 
 
 def decommission(worker: Worker, progress: Callable[[], None]) -> None:
@@ -65,14 +96,8 @@ def decommission(worker: Worker, progress: Callable[[], None]) -> None:
 
 INCIDENTS = {
     "frozen": Incident(freeze, {}),
-    "cut off": Incident(
-        cut_off,
-        {
-            "spark.network.timeout": f"{LOST_S}s",
-            "spark.network.timeoutInterval": f"{LOST_S // 4}s",
-            "spark.executor.heartbeatInterval": f"{LOST_S // 4}s",
-        },
-    ),
+    "silent": Incident(silence, SOON),
+    "cut off": Incident(cut_off, SOON),
     "decommissioned": Incident(decommission, {"spark.decommission.enabled": "true"}),
 }
 
@@ -86,7 +111,9 @@ def test_a_run_outlives_a_worker_that_is(
     scenario.finish("quiet", spark)
     expected, incident = scenario.outputs("quiet"), INCIDENTS[name]
     with ExitStack() as stack:
-        cluster = stack.enter_context(standalone_cluster(tmp_path / "cluster"))
+        cluster = stack.enter_context(
+            standalone_cluster(tmp_path / "cluster", group=GROUP if name == "cut off" else None)
+        )
         root = stack.enter_context(open_store_to_read("s3a://bucket", s3.settings))
         there = replace(scenario, store=root / scenario.name)
         given = [*options(cluster, s3, bare_python()), "--batch-records", "100"]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -35,6 +36,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.spark.state.checkpoint_path import open_store
+from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -129,6 +131,7 @@ class Application:
                 stack.enter_context(folder.locked(self.say, self.stop))
             else:
                 folder = CheckpointFolder(checkpoint)
+                stack.enter_context(_disk_errors(checkpoint))
                 stack.enter_context(folder.locked())
                 stack.callback(self._spark.close, self.close_spark)
             yield folder
@@ -210,6 +213,18 @@ def _store_errors() -> Iterator[None]:
         raise EngineError(
             str(error.strerror), hint="nothing is lost: run the same command again to resume from the checkpoint"
         ) from error
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Turn a full disk into an error for the user."""
+    try:
+        yield
+    except OSError as error:
+        known = error_of_text(str(folder), str(error.strerror))
+        if known is None:
+            raise
+        raise known from error
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

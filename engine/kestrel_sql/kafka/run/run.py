@@ -313,7 +313,7 @@ class ProductionRun:
 
     def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
         """Why the topics of a query do not let it resume; waits for the broker and for the store of the checkpoint."""
-        since = time.monotonic()
+        since, told = time.monotonic(), ""
         while not self.stop.is_set():
             try:
                 return damaged(query.prepared.stored, self._folder, offsets)
@@ -323,7 +323,9 @@ class ProductionRun:
                     raise EngineError(
                         message, hint="nothing is lost: run the same command again to resume from the checkpoint"
                     ) from error
-                self.say(f"{message}; waiting for it")
+                if message != told:
+                    self.say(f"{message}; waiting for it")
+                told = message
                 self.stop.wait(_BROKER_S)
         return None
 

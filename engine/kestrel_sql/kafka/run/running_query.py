@@ -25,6 +25,7 @@ from kestrel_sql.kafka.source.source import Reading, open_source
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
 
@@ -194,7 +195,8 @@ class RunningQuery:
         return error is None or (self.around.stop.is_set() and _StoppedError.__name__ in str(error))
 
     def _reason(self) -> EngineError:
-        return QueryError(f"{self.id}: {reason_of(str(self.execution.exception()))}")
+        text = str(self.execution.exception())
+        return error_of_text(self.checkpoint, text) or QueryError(f"{self.id}: {reason_of(text)}")
 
 
 def _slots(spark: SparkSession) -> int:

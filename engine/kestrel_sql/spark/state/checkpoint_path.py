@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.state.store_errors import store_error
+from kestrel_sql.spark.state.store_errors import statuses, store_error
 
 _T = TypeVar("_T")
 _MISSING = "java.io.FileNotFoundException"
@@ -26,7 +27,13 @@ _EXISTS = (
     "org.apache.hadoop.fs.FileAlreadyExistsException",
     "org.apache.hadoop.fs.s3a.RemoteFileChangedException",
 )
-"""What a file system throws when a file that must not exist does; S3 refuses the conditional write with status 412."""
+"""What a file system throws when a file that must not exist does, or is not the one that was opened."""
+
+_CONDITION_FAILED = 412
+"""The status with which S3 refuses a conditional write, and reading on in a file that was replaced meanwhile."""
+
+_READS = 10
+"""How often a file that is replaced while it is read is read again."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -170,7 +177,10 @@ class StorePath:
             finally:
                 stream.close()
 
-        return self._do(read)
+        for _ in range(_READS):
+            with suppress(FileExistsError):
+                return self._do(read)
+        raise OSError(errno.EIO, f"{self.uri} cannot be read: it is replaced all the time", self.uri)
 
     def read_text(self, encoding: str) -> str:
         """Read the file as text."""
@@ -219,7 +229,7 @@ class StorePath:
             kind = error.java_exception.getClass().getName()
             if kind == _MISSING:
                 raise FileNotFoundError(errno.ENOENT, "No such file", self.uri) from error
-            if kind in _EXISTS:
+            if kind in _EXISTS or _CONDITION_FAILED in statuses(error):
                 raise FileExistsError(errno.EEXIST, "File exists", self.uri) from error
             raise OSError(errno.EIO, store_error(self.uri, error).message) from error
 

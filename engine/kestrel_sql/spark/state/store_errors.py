@@ -38,6 +38,27 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 """Names of Java's exceptions, the most telling first, with what they mean and what to do."""
 
+_RENEW = "run the same command again with new credentials to resume; nothing is lost"
+_IN_TEXT: tuple[tuple[str, str, str], ...] = (
+    (
+        "No space left on device",
+        "no space is left on its disk or on that of temporary files",
+        "make space, and run the same command again to resume; nothing is lost",
+    ),
+    ("ExpiredToken", "its token has expired", _RENEW),
+    # The answer to a request for the size of a file has no text.
+    ("Bad Request (Service: S3, Status Code: 400", "S3 answers 400, as it does when a token has expired", _RENEW),
+)
+"""Words of messages, with what they mean and what to do."""
+
+
+def error_of_text(uri: str, text: str) -> EngineError | None:
+    """Return the error for the text of an exception of Spark, None if it is not about the store of a checkpoint."""
+    for words, meaning, hint in _IN_TEXT:
+        if words in text:
+            return EngineError(f"the checkpoint {uri} cannot be used: {meaning}", hint=hint)
+    return None
+
 
 def store_error(uri: str, error: Py4JJavaError) -> EngineError:
     """Return the error for what a store threw."""
@@ -46,8 +67,16 @@ def store_error(uri: str, error: Py4JJavaError) -> EngineError:
     for kind, meaning, hint in _KNOWN:
         if kind in kinds:
             return EngineError(f"the checkpoint {uri} cannot be used: {meaning}", hint=hint)
-    message = next((str(cause.getMessage()).splitlines()[0] for cause in reversed(causes) if cause.getMessage()), "")
-    return EngineError(f"the checkpoint {uri} cannot be used: {message or kinds[0]}", hint=_LOOK)
+    messages = [str(cause.getMessage()) for cause in causes if cause.getMessage()]
+    known = error_of_text(uri, "\n".join(messages))
+    message = messages[-1].splitlines()[0] if messages else kinds[0]
+    return known or EngineError(f"the checkpoint {uri} cannot be used: {message}", hint=_LOOK)
+
+
+def statuses(error: Py4JJavaError) -> list[int]:
+    """Return the status of each answer of S3 among the causes of an exception."""
+    causes = _causes(error.java_exception)
+    return [int(cause.statusCode()) for cause in causes if cause.getClass().getSimpleName() == "S3Exception"]
 
 
 def _causes(error: Any) -> Iterator[Any]:
