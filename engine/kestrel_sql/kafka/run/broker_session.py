@@ -20,6 +20,9 @@ SESSION = {
     "spark.redaction.regex": SPARK_REDACTION,
     "spark.sql.redaction.options.regex": SPARK_REDACTION,
     "spark.sql.streaming.numRecentProgressUpdates": "200",
+    # How long a query without new records waits. A trigger with an interval waits for a time of day instead: when the
+    # clock was set back by an hour, every query stood still for an hour.
+    "spark.sql.streaming.pollingDelay": "200ms",
 }
 """What every run against a broker sets; the settings of a user win."""
 

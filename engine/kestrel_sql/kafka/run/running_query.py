@@ -87,8 +87,7 @@ class RunningQuery:
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
-        trigger = writer.trigger(availableNow=True) if until_caught_up else writer.trigger(processingTime=_PAUSE)
-        self.execution = trigger.start()
+        self.execution = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
 
     @property
     def is_active(self) -> bool:
@@ -202,9 +201,6 @@ class RunningQuery:
 def _slots(spark: SparkSession) -> int:
     """The number of writers. Inside a batch Spark gives the number from the checkpoint, even on another machine."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-
-
-_PAUSE = "200 milliseconds"
 
 
 def reason_of(text: str) -> str:

@@ -39,7 +39,6 @@ _BATCH_RECORDS = 10_000
 _PIECE = 1_000
 """Rows that a client from the beginning gets at once."""
 
-_PAUSE = "200 milliseconds"
 _MOMENT_S = 0.02
 
 _Begin = Mapping[Position, int]
@@ -185,7 +184,7 @@ class BrokerPushes(PushClients):
         writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
         writer = writer.option("checkpointLocation", self._path(shared).as_uri())
         try:
-            shared.execution = writer.trigger(processingTime=_PAUSE).start()
+            shared.execution = writer.start()
         except Exception as error:  # noqa: BLE001 - the client is told
             shared.fail(ApiError(SERVER_ERROR, reason_of(str(error))))
             _log.exception("a push query did not start")
