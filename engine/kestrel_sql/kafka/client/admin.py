@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,6 +16,7 @@ from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 
 _HEARD = 50
+_LOOK_S = 1.0
 _CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 
 
@@ -64,16 +66,22 @@ def describe_topics(
     Raises:
         EngineError: the result of `refused` for a topic that the broker does not describe, and for its error.
     """
-    wanted = sorted(set(names))
-    asked = (
-        admin_client(config).describe_topics(TopicCollection(wanted), request_timeout=timeout, **more) if wanted else {}
-    )
+    wanted, client = sorted(set(names)), admin_client(config)
+    asked = client.describe_topics(TopicCollection(wanted), request_timeout=timeout, **more) if wanted else {}
     for name, future in asked.items():
         try:
             yield name, future.result()
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # noqa: SLF001 - its public name
+                _find_controller(client, timeout)
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise refused(name, error.args[0]) from error
+
+
+def _find_controller(client: Any, timeout: float) -> None:
+    """Learn from any node of a broker which one to ask next time; the client waits for one that is gone for minutes."""
+    with suppress(KafkaException):
+        client.list_topics(timeout=min(timeout, _LOOK_S))
 
 
 @cache
