@@ -23,7 +23,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
 
-_STOP_S, _LOOK_S = 60.0, 0.05
+_STOP_S, _LOOK_S = 60.0, 0.2
 
 
 def production_session() -> SparkSession:

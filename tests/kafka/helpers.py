@@ -171,4 +171,4 @@ def await_rows(servers: str, topics: Sequence[str], partitions: int, least: int,
         count = sum(len(read(servers, topic, partitions)) for topic in topics)
         if count > least or time.monotonic() > deadline:
             return count
-        time.sleep(0.1)
+        time.sleep(0.3)

@@ -152,4 +152,4 @@ def eventually(holds: Callable[[], bool], server: Server, seconds: float = 300) 
             return
         assert lives, server.said()
         assert time.monotonic() < deadline, f"it did not come true in time: {server.said()}"
-        time.sleep(0.1)
+        time.sleep(0.3)

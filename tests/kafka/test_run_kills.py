@@ -199,6 +199,8 @@ class Blows:
 
     def kill_driver(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a driver when the broker has committed a batch that Spark's checkpoint has not."""
+        # To ask the broker for offsets without a pause takes a processor: not while Spark starts.
+        self.scenario.await_batch(self.run_name, process)
         deadline = time.monotonic() + AHEAD_S
         while True:
             self.scenario.await_write(self.run_name, process, *self.scenario.sinks)
