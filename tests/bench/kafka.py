@@ -4,11 +4,11 @@
                                           WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
-sink write exactly once. The topic holds WARM times ROWS records and ROWS more, because
-the JVM compiles for more than half a minute. The bench prints the rate from a quarter of the first ROWS records to all
-of them, the rate of the last ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS,
-which depend less on other work of the machine. It counts outputs when they are written, because Quix Streams commits
-only every five seconds, and waits until all are committed.
+sink write exactly once. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than
+half a minute. The bench prints the rate from a quarter of the first ROWS records to all of them, the rate of the last
+ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work
+of the machine; for Kestrel also by what spent them. It counts outputs when they are written, because Quix Streams
+commits only every five seconds, and waits until all are committed.
 Quix Streams gets an environment of its own under build/; Kafka Streams is built there by Maven where there is a JDK.
 """
 
@@ -33,7 +33,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.kafka_jobs import JOBS, records
-from tests.bench.measure import machine, processor_seconds
+from tests.bench.measure import machine, processor_seconds, seconds_by_owner
 from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 
@@ -68,11 +68,12 @@ class UnfinishedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The number of outputs at a moment (s), and the processor seconds until then."""
+    """The number of outputs at a moment (s), and the processor seconds until then, also by owner."""
 
     moment: float
     records: int
     worked: float
+    owners: Mapping[str, float]
 
     def rate(self, before: Seen) -> float:
         """Outputs a second since then."""
@@ -80,18 +81,27 @@ class Seen:
 
     def work(self, before: Seen) -> float:
         """Processor seconds for 100,000 outputs since then."""
-        return (self.worked - before.worked) / (self.records - before.records) * 100_000
+        return self.share(self.worked - before.worked, before)
+
+    def shares(self, before: Seen) -> Mapping[str, float]:
+        """The same by owner."""
+        return {name: self.share(spent - before.owners.get(name, 0), before) for name, spent in self.owners.items()}
+
+    def share(self, seconds: float, before: Seen) -> float:
+        """Seconds since then for 100,000 outputs."""
+        return seconds / (self.records - before.records) * 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One run: outputs a second at first and in the steady state, and the latter's processor seconds for 100,000
-    outputs.
+    outputs, also by owner.
     """
 
     first: float
     steady: float
     work: float
+    owners: Mapping[str, float]
 
 
 def kestrel(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -188,7 +198,7 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
     finally:
         kill(process)
         shutil.rmtree(own, ignore_errors=True)
-    return Measured(first.rate(quarter), end.rate(warm), end.work(warm))
+    return Measured(first.rate(quarter), end.rate(warm), end.work(warm), end.shares(warm))
 
 
 def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.Popen[bytes]) -> list[Seen]:
@@ -201,7 +211,8 @@ def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.
         while len(found) < len(marks):
             written = _end(watcher, sink)
             while len(found) < len(marks) and written >= marks[len(found)]:
-                found.append(Seen(time.monotonic(), written, processor_seconds(process.pid)))
+                owners = seconds_by_owner(process.pid)
+                found.append(Seen(time.monotonic(), written, processor_seconds(process.pid), owners))
             if time.monotonic() > deadline or process.poll() is not None:
                 raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
             time.sleep(0.02)
@@ -251,6 +262,10 @@ def compared(job: str, servers: str, folder: Path) -> None:
             )
             shown += f"; kestrel is {early:.2f} and {late:.2f} times as fast (asked: {GOALS[job, name]})"
         print(shown, flush=True)
+        if name == "kestrel":
+            owners = {owner: statistics.median(run.owners.get(owner, 0) for run in each) for owner in each[0].owners}
+            most = sorted(owners.items(), key=lambda owner: -owner[1])
+            print(f"    of them {', '.join(f'{spent:.2f} {owner}' for owner, spent in most)}", flush=True)
 
 
 def main() -> None:

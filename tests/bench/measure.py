@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,36 @@ def descendants(process: int) -> list[int]:
 def processor_seconds(process: int) -> float:
     """Return the processor seconds of a process and its descendants, ended children included."""
     return sum(_ticks(each, 4) for each in descendants(process)) / os.sysconf("SC_CLK_TCK")
+
+
+_OWNERS = {
+    "C1 ": "the JVM's compiler",
+    "C2 ": "the JVM's compiler",
+    "GC ": "the JVM's collector",
+    "VM ": "the JVM's collector",
+    "Executor task": "Spark's tasks",
+    "stream execut": "Spark's planning of batches",
+    "dag-scheduler": "Spark's planning of batches",
+}
+"""The owners of threads of a JVM, by the beginning of their names; Linux keeps 15 letters of a name."""
+
+
+def seconds_by_owner(process: int) -> Mapping[str, float]:
+    """Return the processor seconds of a process and its descendants by what they were spent on.
+
+    A thread that has ended is not counted.
+    """
+    found: dict[str, float] = defaultdict(float)
+    for each in descendants(process):
+        python = "Python of the driver" if each == process else "Python workers"
+        for thread in Path(f"/proc/{each}/task").glob("*/stat"):
+            with suppress(OSError):  # It has ended meanwhile.
+                name, _, fields = thread.read_text().partition("(")[2].rpartition(")")
+                is_java = (Path(f"/proc/{each}/exe").resolve()).name == "java"
+                owners = (owner for start, owner in _OWNERS.items() if name.startswith(start))
+                owner = next(owners, "other threads of the JVM") if is_java else python
+                found[owner] += sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def own_seconds(process: int) -> float:
