@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.kafka.client.offsets import to_json
@@ -16,6 +18,8 @@ from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes
+from kestrel_sql.spark.io.topics import ARROW_INPUT
 
 
 class Reading(StrEnum):
@@ -69,18 +73,19 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
     return Reading.MERGED if mixes else Reading.PLAIN
 
 
-def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> DataFrame:
+def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Passes:
     """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
         spark.dataSource.register(MergedSource)
-        return spark.readStream.format(NAME).options(**spec.to_options()).load()
-    return _plain(spark, spec)
+        return Passes(spark.readStream.format(NAME).options(**spec.to_options()).load())
+    (topic,) = spec.partitions
+    return Passes(_plain(spark, spec)).through(_completed(topic))
 
 
 def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
-    """Spark's source, with a Spark partition for each topic-partition.
+    """Spark's source, with a Spark partition for each topic-partition, and only the columns that differ by record.
 
-    `feed` is the offset, because partitions are independent.
+    Each column of a record costs Spark more on its way to Python than `_completed` takes for all.
     """
     reader = (
         spark.readStream.format("kafka")
@@ -94,9 +99,6 @@ def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
         .option("maxOffsetsPerTrigger", spec.limit)
     )
     return reader.load().selectExpr(
-        "CAST(0 AS INT) AS q",
-        "offset AS feed",
-        "topic",
         "partition AS part",
         "offset AS off",
         "unix_millis(timestamp) AS ts",
@@ -105,6 +107,22 @@ def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
         # Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
         "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)) AS headers",
     )
+
+
+def _completed(topic: str) -> Pass:
+    """Add the other columns of `WIRE_INPUT`; `feed` is the offset, because partitions are independent."""
+
+    def completed(batches: Batches) -> Batches:
+        for batch in batches:
+            columns = {
+                "q": pa.array(np.zeros(batch.num_rows, np.int32)),
+                "feed": batch.column("off"),
+                "topic": pa.repeat(pa.scalar(topic), batch.num_rows),
+            }
+            arrays = [columns[name] if name in columns else batch.column(name) for name in ARROW_INPUT.names]
+            yield pa.RecordBatch.from_arrays(arrays, ARROW_INPUT.names)
+
+    return completed
 
 
 def _assignment(spec: SourceSpec) -> str:

@@ -88,7 +88,7 @@ class Pipeline:
     def frame(
         self,
         spark: SparkSession,
-        records: DataFrame,
+        records: DataFrame | Passes,
         pages: int = 1,
         partitions: Mapping[str, int] | None = None,
         tasks: Sequence[int] | None = None,
@@ -121,7 +121,8 @@ class Pipeline:
         """
         sources = self.group.sources
         pycalls.register(spark, self.group.python)
-        decoded = Passes(records).through(larger).through(decode_batches(sources))
+        given = records if isinstance(records, Passes) else Passes(records)
+        decoded = given.through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
         rows = self.between(spark, decoded, pages, found, has_task_pages=has_task_pages)
         rows = rows.through(encode_batches(self.group.sinks))
