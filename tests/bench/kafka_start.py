@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
+from subprocess import DEVNULL, Popen
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
@@ -156,14 +156,15 @@ def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> N
     begun = time.time()
     command = [sys.executable, "-m", "tests.bench.kafka_start", "run", str(file), "--bootstrap-servers", servers]
     command += ["--checkpoint", str(folder / "checkpoint"), *demo.OPTIONS, *shlex.split(os.environ.get("OPTIONS", ""))]
-    process = Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=PIPE, stderr=DEVNULL)
+    with (folder / "spans").open("wb") as out:
+        process = Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=out, stderr=DEVNULL)
     try:
         found = _first_records(servers, sinks, begun)
         busy = sum(map(_processor_seconds, descendants(process.pid)))
     finally:
         kill(process)
     spans: dict[str, list[tuple[float, float]]] = {}
-    for line in process.stdout or ():
+    for line in (folder / "spans").read_bytes().splitlines():
         if line.startswith(b"["):
             label, since, until = json.loads(line)
             spans.setdefault(label, []).append((since, until))
