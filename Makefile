@@ -48,9 +48,9 @@ test: $(READY) ## run linters, types, room order, then all cases and the tests o
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types archive clients lint
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-fast: $(READY) ## run the tests that need neither Spark nor a broker nor all plans: without a JVM
+fast: $(READY) ## run the tests that need neither Spark nor a broker nor all plans, and start neither pytest nor pip: without a JVM
 	$(BIN)/python -m pytest -n $(WORKERS) tests -m "not spark and not conformance and not nightly" --ignore tests/kafka \
-		$(addprefix --ignore tests/,conformance/test_corpus.py conformance/test_plans.py qtt/test_plan_oracles.py test_wheel.py)
+		$(addprefix --ignore tests/,conformance/test_corpus.py conformance/test_plans.py qtt/test_plan_oracles.py qtt/test_pytest_plugin.py test_wheel.py)
 
 lint: types $(READY) ## run ruff (rules and layout), mypy and import-linter only
 	$(BIN)/ruff check .
