@@ -60,7 +60,7 @@ def test_every_join_finds_its_row_after_a_stop(applications: Applications, tmp_p
     wanted, text = fill(servers, name, rows), SCRIPT.format(name)
     commits = tmp_path / "queries" / "CSAS_J_0" / "commits"
     with applications.running(text, tmp_path, properties=EARLIEST, batch_records=batch) as first:
-        first.await_(lambda: last_batch(commits) >= 1)
+        first.await_(lambda: last_batch(commits) >= 1, pause=0.05)
     assert first.well, first.text
     assert last_batch(commits) < 2 * rows // batch - 1, "it was stopped too late"
     second = applications.catch_up(text, tmp_path, batch_records=batch)
