@@ -62,8 +62,8 @@ def test_killed_drivers_on_a_store_lose_nothing_and_repeat_nothing(
 def on_store(scenario: Scenario, kind: str, s3: S3) -> Iterator[Scenario]:
     """The scenario with its checkpoints on a store."""
     if kind == "hdfs":
-        with hdfs_cluster(scenario.folder) as uri, open_store_to_read(uri, {}) as root:
+        with hdfs_cluster(scenario.folder) as uri, open_store_to_read(f"{uri}/kills", {}) as root:
             yield replace(scenario, store=root / scenario.name)
     else:
-        with open_store_to_read("s3a://bucket", s3.settings) as root:
+        with open_store_to_read("s3a://bucket/kills", s3.settings) as root:
             yield replace(scenario, store=root / scenario.name, settings=s3.settings)
