@@ -141,7 +141,7 @@ def _fill(folder: Path) -> None:
     print(f"a batch of {RECORDS:,} records: {', '.join(f'{taken:.1f}' for taken in rounds)} s")
     print(f"the model says {model.predict(point):.1f} s ({model.error(point):+.0%})")
     _print_memory()
-    versions = [file.stat().st_size for file in growing.checkpoint.glob("state/0/*/*") if file.is_file()]
+    versions = [file.stat().st_size for file in (growing.checkpoint / "state").rglob("*") if file.is_file()]
     print(f"checkpoint: {sum(versions) / 1e6:,.0f} MB, the largest file {max(versions) / 1e6:,.0f} MB")
     growing.spark.stop()
 
