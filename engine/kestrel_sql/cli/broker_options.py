@@ -6,6 +6,7 @@ import argparse
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
@@ -86,6 +87,8 @@ def checkpoint_option(text: str) -> Path | StoreUri:
         raise argparse.ArgumentTypeError(
             f"a folder, file:///…, {' or '.join(f'{name}://…' for name in STORES)}, not {text}"
         )
+    if not urlsplit(text).path.strip("/"):
+        raise argparse.ArgumentTypeError(f"a path in the store, such as {text.rstrip('/')}/app, not {text}")
     return StoreUri(text)
 
 

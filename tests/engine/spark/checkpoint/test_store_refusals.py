@@ -28,3 +28,11 @@ def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> N
         main(["state", "ls", "gs://bucket/app"])
     assert ended.value.code == 2
     assert "a folder, file:///…, s3a://… or hdfs://…, not gs://bucket/app" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket", "s3a://bucket/", "hdfs://namenode:8020"])
+def test_a_checkpoint_needs_a_path_in_its_store(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "app.sql", "--checkpoint", uri, "--bootstrap-servers", "127.0.0.1:9"])
+    assert ended.value.code == 2
+    assert f"a path in the store, such as {uri.rstrip('/')}/app, not {uri}" in capsys.readouterr().err
