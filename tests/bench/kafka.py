@@ -1,7 +1,7 @@
 """Records a second from topic to topic: `kestrel run`, Kafka Streams, PySpark by hand, and Quix Streams, on one broker.
 
-    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 by default, as environment variables; JOBS and
-                                          WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
+    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 BATCH=100000 by default, as environment variables;
+                                          JOBS and WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
 sink write exactly once. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than
@@ -43,7 +43,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "2"))
 WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
 WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
-PARTITIONS, BATCH = 2, 100_000
+PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "100000"))
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
