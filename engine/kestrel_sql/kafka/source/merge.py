@@ -7,7 +7,8 @@ The result therefore does not depend on the cut into batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,7 @@ LAST_TIME = (1 << 62) - 1
 _TIME_BITS, _MAX_TIME = 20, (1 << 42) - 1
 
 Numbers = npt.NDArray[np.int64]
+_Piece = tuple[Numbers, pa.RecordBatch]
 
 
 @dataclass(slots=True)
@@ -147,42 +149,41 @@ class TimeMerge:
 
     def take(self) -> pa.RecordBatch | None:
         """Take the rows that can be taken now, merged; None if there are none."""
-        bound = min(
-            ((each.newest, number) for number, each in enumerate(self._inputs) if not each.is_ended), default=None
-        )
-        taken = [each.until(bound, number) for number, each in enumerate(self._inputs) if each.rows]
-        found = [(ages, rows) for ages, rows in taken if rows.num_rows]
+        waiting = [(each.newest, number) for number, each in enumerate(self._inputs) if not each.is_ended]
+        bound = min(waiting, default=None)
+        found = [piece for number, each in enumerate(self._inputs) for piece in each.until(bound, number)]
         if not found:
             return None
-        if len(found) == 1:
-            return found[0][1]
+        rows = pa.concat_batches([rows for _, rows in found])
         order = np.argsort(np.concatenate([ages for ages, _ in found]), kind="stable")
-        return pa.concat_batches([rows for _, rows in found]).take(pa.array(order))
+        return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
 
 
 @dataclass(slots=True)
 class _Input:
-    """The rows of an input that were not taken yet, with the age of each: the newest timestamp (ms) so far."""
+    """The rows of an input that were not taken yet, in pieces, with the age of each: the newest time (ms) so far."""
 
-    rows: list[pa.RecordBatch] = field(default_factory=list)
-    ages: list[Numbers] = field(default_factory=list)
+    rows: deque[_Piece] = field(default_factory=deque)
     newest: int = -1
     is_ended: bool = False
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self.rows.append(rows)
-        self.ages.append(np.maximum.accumulate(np.maximum(rows.column("ts").to_numpy(), self.newest)))
-        self.newest = int(self.ages[-1][-1])
+        ages = np.maximum.accumulate(np.maximum(rows.column("ts").to_numpy(), self.newest))
+        self.rows.append((ages, rows))
+        self.newest = int(ages[-1])
 
-    def until(self, bound: tuple[int, int] | None, number: int) -> tuple[Numbers, pa.RecordBatch]:
+    def until(self, bound: tuple[int, int] | None, number: int) -> Iterator[_Piece]:
         """Take the rows up to an age and the number of an input; all without a bound."""
-        ages, rows = np.concatenate(self.ages), pa.concat_batches(self.rows)
-        count = (
-            len(ages) if bound is None else np.searchsorted(ages, bound[0], "right" if number <= bound[1] else "left")
-        )
-        left = rows.slice(count)
-        self.rows, self.ages = ([left], [ages[count:]]) if left.num_rows else ([], [])
-        return ages[:count], rows.slice(0, count)
+        while self.rows:
+            ages, rows = self.rows.popleft()
+            count = len(ages)
+            if bound is not None:
+                count = int(np.searchsorted(ages, bound[0], "right" if number <= bound[1] else "left"))
+            if count:
+                yield ages[:count], rows.slice(0, count)
+            if count < len(ages):
+                self.rows.appendleft((ages[count:], rows.slice(count)))
+                return
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -190,24 +190,34 @@ def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     """The records of a task in the order of their timestamps, as rows of `_READ`."""
     merge = TimeMerge(len(task.ranges))
-    numbers = {(wanted.topic, task.number): number for number, wanted in enumerate(task.ranges)}
+    reads = {(wanted.topic, task.number): _Read(at, wanted) for at, wanted in enumerate(task.ranges)}
     consumer = _consumer(config)
     consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
     deadline = time.monotonic() + _PATIENCE_S
-    left = sum(wanted.end - wanted.start for wanted in task.ranges)
+    held: list[pa.RecordBatch] = []
     try:
         while not merge.is_done:
-            messages = consumer.consume(min(_ROWS, max(1, left)), timeout=_WAIT_S)
-            left -= len(messages)
+            # With as many messages as are left, it returns at once when they are there.
+            messages = consumer.consume(min(_ROWS, sum(read.left for read in reads.values())), timeout=_WAIT_S)
             for position, own in _by_position(messages).items():
-                if position in numbers:
+                read = reads.get(position)
+                if read is not None:
                     deadline = time.monotonic() + _PATIENCE_S
-                    _offer(merge, numbers[position], task.ranges[numbers[position]], own, config)
+                    merge.offer(read.number, read.rows(own, config))
+                    if not read.left:
+                        merge.end(read.number)
+                        # Or else the records behind the range would come, too.
+                        consumer.incremental_unassign([TopicPartition(*position)])
+                        del reads[position]
             rows = merge.take()
-            if rows is not None:
-                yield rows
+            held += [] if rows is None else [rows]
+            if sum(map(len, held)) >= _ROWS:
+                yield pa.concat_batches(held)
+                held = []
             if not messages and time.monotonic() > deadline:
                 raise QueryError(_timeout_message(config, task))
+        if held:
+            yield pa.concat_batches(held)
     finally:
         consumer.unassign()
 
@@ -219,24 +229,39 @@ def _by_position(messages: Sequence[Any]) -> Mapping[Position, list[Any]]:
     return found
 
 
-def _offer(merge: TimeMerge, number: int, wanted: _Range, messages: Sequence[Any], config: KafkaConfig) -> None:
-    failed = [message for message in messages if message.error() is not None]
-    records = [message for message in messages if message.error() is None] if failed else messages
-    offsets = [message.offset() for message in records]
-    # The last offsets may be control records of transactions, which consumers do not see; then the end of the partition
-    # is reported.
-    if offsets:
-        inside = bisect_left(offsets, wanted.end)
-        merge.offer(number, _rows(wanted.topic, records[:inside], offsets[:inside]))
-        if offsets[-1] >= wanted.end - 1:
-            merge.end(number)
-    for message in failed:
-        error = message.error()
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
-            merge.end(number)
-        elif not error.retriable() and error.code() not in _TRANSIENT:
-            position = f"{wanted.topic}, partition {message.partition()}, offset {wanted.start}"
-            raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
+@dataclass(slots=True)
+class _Read:
+    """A range that a task reads, its number in the merge, and how many of its offsets are left."""
+
+    number: int
+    wanted: _Range
+    left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.wanted.end - self.wanted.start
+
+    def rows(self, messages: Sequence[Any], config: KafkaConfig) -> pa.RecordBatch:
+        """The records among messages of the partition, as rows of `_READ`.
+
+        Raises:
+            QueryError: the broker does not let the partition be read.
+        """
+        failed = [message for message in messages if message.error() is not None]
+        records = [message for message in messages if message.error() is None] if failed else messages
+        offsets = [message.offset() for message in records]
+        if offsets:
+            self.left = max(0, self.wanted.end - 1 - offsets[-1])
+        for message in failed:
+            error = message.error()
+            # The last offsets may be control records of transactions, which consumers do not see; then the end of the
+            # partition is reported.
+            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
+                self.left = 0
+            elif not error.retriable() and error.code() not in _TRANSIENT:
+                position = f"{self.wanted.topic}, partition {message.partition()}, offset {self.wanted.start}"
+                raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
+        inside = bisect_left(offsets, self.wanted.end)
+        return _rows(self.wanted.topic, records[:inside], offsets[:inside])
 
 
 def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
