@@ -117,7 +117,7 @@ lock: ## write constraints.txt anew from the newest versions that pyproject.toml
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-# Without --no-compile pip would compile all modules, of which the tests import a tenth; Python compiles these by itself.
+# Without --no-compile pip would compile all modules; Python compiles those that the tests import by itself.
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the module venv is needed (python3 -m venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)

@@ -102,7 +102,7 @@ def install(wheel: Path, folder: Path, extra: str = "") -> Environment:
 def _link_archive(made: Environment) -> None:
     """Let sessions of an environment, which take the jars from here, take the archive of their classes from here, too.
 
-    Without it each start of Spark takes five more seconds of processor time.
+    Without it each start of Spark takes seconds more of processor time.
     """
     own = made.folder / "share" / "kestrel"
     own.mkdir(parents=True)
