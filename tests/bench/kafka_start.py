@@ -3,8 +3,8 @@
     python -m tests.bench kafka_start           (ROUNDS=2 by default, as an environment variable)
 
 There are two applications: one filter, and the four chained queries of `make demo-kafka`; QUERIES=200 takes so many
-filters of one topic instead. Steps are timed in the running process; they overlap, so they do not add up. A consumer outside measures when it can read the first record from
-the first and from the last topic.
+filters of one topic instead. Steps are timed in the running process; they overlap, so they do not add up. A consumer
+outside measures when it can read the first record from the first and from the last topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
-from tests.bench.measure import descendants, machine
+from tests.bench.measure import machine, processor_seconds
 from tests.kafka import demo
 from tests.kafka.helpers import create, produce
 from tests.kafka.processes import kill
@@ -143,15 +143,6 @@ def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[st
     return found
 
 
-def _processor_seconds(process: int) -> float:
-    """Return the processor seconds of a process and its ended children."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:  # It has ended meanwhile.
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
 def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> None:
     file = folder / "app.sql"
     file.write_text(script, encoding="utf-8")
@@ -162,7 +153,7 @@ def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> N
         process = Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=out, stderr=DEVNULL)
     try:
         found = _first_records(servers, sinks, begun)
-        busy = sum(map(_processor_seconds, descendants(process.pid)))
+        busy = processor_seconds(process.pid)
     finally:
         kill(process)
     spans: dict[str, list[tuple[float, float]]] = {}

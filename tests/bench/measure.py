@@ -78,10 +78,10 @@ def seconds_by_owner(process: int) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     for each in descendants(process):
         python = "Python of the driver" if each == process else "Python workers"
+        is_java = Path(f"/proc/{each}/exe").resolve().name == "java"
         for thread in Path(f"/proc/{each}/task").glob("*/stat"):
             with suppress(OSError):  # It has ended meanwhile.
                 name, _, fields = thread.read_text().partition("(")[2].rpartition(")")
-                is_java = (Path(f"/proc/{each}/exe").resolve()).name == "java"
                 owners = (owner for start, owner in _OWNERS.items() if name.startswith(start))
                 owner = next(owners, "other threads of the JVM") if is_java else python
                 found[owner] += sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")

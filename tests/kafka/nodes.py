@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 from confluent_kafka import KafkaException
 
-from kestrel_sql.kafka.broker.broker import _FIXED, HOST, _die_with_parent, _java, free_port
+from kestrel_sql.kafka.broker.broker import HOST, SETTINGS, die_with_parent, free_port, identity, java_command
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.jars import broker_jars
@@ -47,11 +45,11 @@ class Nodes:
     def start(self, node: int) -> None:
         with (self.folder / f"node{node}.log").open("ab") as log:
             self.processes[node] = subprocess.Popen(
-                [*_java(broker_jars()), "kafka.Kafka", str(self._settings(node))],
+                [*java_command(broker_jars()), "kafka.Kafka", str(self._settings(node))],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
                 process_group=0,
             )
 
@@ -88,11 +86,11 @@ class Nodes:
 
     def format(self) -> None:
         """Give the folders of all nodes the identity of one cluster."""
-        cluster = _identity()
-        voters = ",".join(f"{node}@{HOST}:{port}:{_identity()}" for node, port in self.controllers.items())
+        cluster = identity()
+        voters = ",".join(f"{node}@{HOST}:{port}:{identity()}" for node, port in self.controllers.items())
         words = ["format", "-t", cluster, "--initial-controllers", voters]
         for node in NODES:
-            command = [*_java(broker_jars()), "kafka.tools.StorageTool", *words, "-c", str(self._settings(node))]
+            command = [*java_command(broker_jars()), "kafka.tools.StorageTool", *words, "-c", str(self._settings(node))]
             subprocess.run(command, check=True, capture_output=True)
 
     def await_all(self) -> None:
@@ -110,7 +108,7 @@ class Nodes:
     def _settings(self, node: int) -> Path:
         listeners = f"PLAINTEXT://{HOST}:{self.ports[node]},CONTROLLER://{HOST}:{self.controllers[node]}"
         settings = {
-            **_FIXED,
+            **SETTINGS,
             **_REPLICATED,
             "node.id": str(node),
             "listeners": listeners,
@@ -135,7 +133,3 @@ def three_nodes(folder: Path) -> Iterator[Nodes]:
             stack.callback(nodes.kill, node)
         nodes.await_all()
         yield nodes
-
-
-def _identity() -> str:
-    return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")

@@ -9,8 +9,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,16 @@ from pyspark.sql import SparkSession
 
 from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.model import Case, Result
-from kestrel_qtt.drivers.records.outcome import outcome_of
-from kestrel_qtt.drivers.records.prepare import prepare
-from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.load import load_stored
-from kestrel_qtt.plans.checkpoints import Frozen, find, read, second_half, unpack
+from kestrel_qtt.plan_commands.resume import resumed
+from kestrel_qtt.plans.checkpoints import Frozen, find, read, unpack
 from kestrel_sql.kafka.connector.store import store_settings
 from kestrel_sql.spark.checkpoint.compatibility import check_start
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Row, finish, input_row, outputs_of
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output, Row, finish, input_row, outputs_of
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_path import StorePath, open_store
+from kestrel_sql.topics.records import Record
 from tests.environments import ROOT
 
 STORE = ROOT / "historic-plans"
@@ -50,21 +48,21 @@ def main(uri: str, settings: Mapping[str, str]) -> None:
 
 def resume(case: Case, frozen: Frozen, runner: MemoryRunner, target: StorePath) -> Result:
     """Resume a query from a copy of its checkpoint on a store, with the other inputs of its case."""
-    run = prepare(replace(case, serdes=None))
-    (query,) = run.pending
-    pipeline, feed = build_pipeline([run.query_run(query)], run.session.functions), run.feed_of(query)
-    copy(frozen, target)
-    spark: SparkSession = runner.spark
-    check_start(lambda: spark, pipeline, target)
-    stream: Any = runner.stream()
-    rows = [input_row(0, at, record) for at, record in enumerate(feed)]
-    for part in (rows[: frozen.inputs], rows[frozen.inputs :]):
-        runner.feed(stream, part)
-    written: dict[int, list[Row]] = {}
-    writer = runner.collecting(pipeline.frame(spark, runner.read(stream)), written, runner.name())
-    finish(writer.option("checkpointLocation", target.uri).trigger(availableNow=True).start())
-    run.collect(outputs_of([row for batch in written.values() for row in batch], 1)[0])
-    return judge(second_half(case, frozen), outcome_of(run))
+
+    def after(pipeline: Pipeline, feed: Sequence[Record]) -> Output:
+        copy(frozen, target)
+        spark: SparkSession = runner.spark
+        check_start(lambda: spark, pipeline, target)
+        stream: Any = runner.stream()
+        rows = [input_row(0, at, record) for at, record in enumerate(feed)]
+        for part in (rows[: frozen.inputs], rows[frozen.inputs :]):
+            runner.feed(stream, part)
+        written: dict[int, list[Row]] = {}
+        writer = runner.collecting(pipeline.frame(spark, runner.read(stream)), written, runner.name())
+        finish(writer.option("checkpointLocation", target.uri).trigger(availableNow=True).start())
+        return outputs_of([row for batch in written.values() for row in batch], 1)[0]
+
+    return resumed(case, frozen, after)
 
 
 def copy(frozen: Frozen, target: StorePath) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.topics.records import Record
 
@@ -43,7 +44,7 @@ class Checkpoints:
         Raises:
             PlanStoreError: the case fails or has no state, or its later records do not depend on the state.
         """
-        run, query, feed = self._prepared(case)
+        run, query, feed = _prepared(case)
         after = len(feed) // 2 if inputs is None else inputs
         if not 0 < after < len(feed):
             raise PlanStoreError(f"{case.id}: the checkpoint would be after {after} of {len(feed)} inputs")
@@ -65,28 +66,37 @@ class Checkpoints:
 
     def resume(self, case: Case, frozen: Frozen) -> Result:
         """Resume from a checkpoint with the other inputs, and compare with the other outputs."""
-        run, query, feed = self._prepared(case)
-        pipeline = _pipeline(run, query)
-        folder = Path(tempfile.mkdtemp(dir=self._folder))
-        unpack(frozen, folder)
-        resumable = resume_copy(self._runner, pipeline, folder, feed[: frozen.inputs])
-        run.collect(resumable.advance(feed[frozen.inputs :]))
-        return judge(second_half(case, frozen), outcome_of(run))
+
+        def after(pipeline: Pipeline, feed: Sequence[Record]) -> Output:
+            folder = Path(tempfile.mkdtemp(dir=self._folder))
+            unpack(frozen, folder)
+            resumable = resume_copy(self._runner, pipeline, folder, feed[: frozen.inputs])
+            return resumable.advance(feed[frozen.inputs :])
+
+        return resumed(case, frozen, after)
 
     def _forgetful(self, case: Case, rest: Sequence[Record]) -> Outcome:
         """Return the outcome of the other inputs without the state."""
-        run, query, _ = self._prepared(case)
+        run, query, _ = _prepared(case)
         pipeline = _pipeline(run, query)
         run.collect(self._runner.open(pipeline).advance(rest))
         return outcome_of(run)
 
-    def _prepared(self, case: Case) -> tuple[CaseRun, PersistentQuery, list[Record]]:
-        run = prepare(replace(case, serdes=None))
-        if run.outcome is not None:
-            raise PlanStoreError(f"{case.id}: cannot be run: {run.outcome}")
-        if len(run.pending) != 1:
-            raise PlanStoreError(f"{case.id}: a checkpoint is taken of a case with one query, not {len(run.pending)}")
-        return run, run.pending[0], run.feed_of(run.pending[0])
+
+def resumed(case: Case, frozen: Frozen, after: Callable[[Pipeline, Sequence[Record]], Output]) -> Result:
+    """Compare the other outputs of a case with what `after` returns, which gets the query and all its inputs."""
+    run, query, feed = _prepared(case)
+    run.collect(after(_pipeline(run, query), feed))
+    return judge(second_half(case, frozen), outcome_of(run))
+
+
+def _prepared(case: Case) -> tuple[CaseRun, PersistentQuery, list[Record]]:
+    run = prepare(replace(case, serdes=None))
+    if run.outcome is not None:
+        raise PlanStoreError(f"{case.id}: cannot be run: {run.outcome}")
+    if len(run.pending) != 1:
+        raise PlanStoreError(f"{case.id}: a checkpoint is taken of a case with one query, not {len(run.pending)}")
+    return run, run.pending[0], run.feed_of(run.pending[0])
 
 
 def _pipeline(run: CaseRun, query: PersistentQuery) -> Pipeline:

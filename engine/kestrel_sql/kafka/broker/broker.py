@@ -34,7 +34,7 @@ _STOP_SECONDS = 20
 _JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A broker of tests starts more often than it runs long: compiling less makes it start sooner."""
 
-_FIXED = {
+SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
@@ -53,7 +53,7 @@ _FIXED = {
     "log.message.timestamp.after.max.ms": "9223372036854775807",
     "log.cleaner.dedupe.buffer.size": "4194304",
 }
-
+"""What every broker that is started here has in its properties."""
 
 _LISTS = frozenset({"listeners", "advertised.listeners", "listener.security.protocol.map"})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -85,7 +85,7 @@ class Broker:
         chosen = port or free_port()
         _check_free(chosen)
         settings = _write_settings(folder, chosen, more)
-        command = _java(jars)
+        command = java_command(jars)
         if not (folder / "log" / "meta.properties").exists():
             _format(command, settings, folder)
         with (folder / "broker.log").open("wb") as log:
@@ -94,7 +94,7 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
                 process_group=0,
             )
         broker = Broker(f"{HOST}:{chosen}", folder, process, data is None)
@@ -179,7 +179,7 @@ def _write_settings(folder: Path, port: int, more: Mapping[str, str]) -> Path:
     controller = _controller(path) or free_port()
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
     settings = {
-        **_FIXED,
+        **SETTINGS,
         "listeners": listeners,
         "advertised.listeners": listeners,
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
@@ -201,7 +201,8 @@ def _controller(path: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _java(jars: tuple[Path, ...]) -> list[str]:
+def java_command(jars: tuple[Path, ...]) -> list[str]:
+    """Return the command that starts Java with the jars of a broker; the name of a class follows."""
     prepare_environment()
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
@@ -210,10 +211,9 @@ def _java(jars: tuple[Path, ...]) -> list[str]:
 
 def _format(command: list[str], settings: Path, folder: Path) -> None:
     """Give the folder the identity of a cluster, which a broker asks for before its first start."""
-    identity = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")
     with (folder / "broker.log").open("wb") as log:
         done = subprocess.run(
-            [*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", identity, "-c", str(settings)],
+            [*command, "kafka.tools.StorageTool", "format", "--standalone", "-t", identity(), "-c", str(settings)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -223,7 +223,12 @@ def _format(command: list[str], settings: Path, folder: Path) -> None:
         raise EngineError(f"the folder {folder} cannot be made a broker's", hint=f"see {folder}/broker.log")
 
 
-def _die_with_parent() -> None:
+def identity() -> str:
+    """Return a new identity for a cluster or a controller, in Kafka's form of a UUID."""
+    return base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def die_with_parent() -> None:
     """Let the kernel end the broker when the process that started it is gone, however it went; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM)

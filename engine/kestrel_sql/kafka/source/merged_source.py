@@ -22,7 +22,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
-from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, WIRE_INPUT, empty_lists
+from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, WIRE_INPUT, empty_lists, wire_input
 
 NAME = "kestrel_merged"
 
@@ -31,7 +31,7 @@ _PATIENCE_S = 120.0
 _NO_TIME = 0
 _WAIT_S = 0.05
 
-_READ = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
+_CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
 """What a consumer says of a record."""
 
 _consumers: dict[tuple[str, ...], Any] = {}
@@ -183,12 +183,11 @@ def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
             "feed": pa.array(order.numbers(rows.column("ts").to_numpy())),
             "part": pa.array(np.full(rows.num_rows, task.number, np.int32)),
         }
-        arrays = [columns[name] if name in columns else rows.column(name) for name in ARROW_INPUT.names]
-        yield pa.RecordBatch.from_arrays(arrays, schema=ARROW_INPUT)
+        yield wire_input(rows, columns)
 
 
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
-    """The records of a task in the order of their timestamps, as rows of `_READ`."""
+    """The records of a task in the order of their timestamps, as rows of `_CONSUMED`."""
     merge = TimeMerge(len(task.ranges))
     reads = {(wanted.topic, task.number): _Read(at, wanted) for at, wanted in enumerate(task.ranges)}
     consumer = _consumer(config)
@@ -241,7 +240,7 @@ class _Read:
         self.left = self.wanted.end - self.wanted.start
 
     def rows(self, messages: Sequence[Any], config: KafkaConfig) -> pa.RecordBatch:
-        """The records among messages of the partition, as rows of `_READ`.
+        """The records among messages of the partition, as rows of `_CONSUMED`.
 
         Raises:
             QueryError: the broker does not let the partition be read.
@@ -265,7 +264,7 @@ class _Read:
 
 
 def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
-    """Records of a topic as rows of `_READ`."""
+    """Records of a topic as rows of `_CONSUMED`."""
     headers = [message.headers() for message in records]
     columns: dict[str, Any] = {
         "topic": pa.repeat(pa.scalar(topic), len(records)),
@@ -277,9 +276,9 @@ def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.Reco
         if any(headers)
         else empty_lists(len(records), HEADERS),
     }
-    given = [(columns[field.name], field.type) for field in _READ]
+    given = [(columns[field.name], field.type) for field in _CONSUMED]
     arrays = [values if isinstance(values, pa.Array) else pa.array(values, kind) for values, kind in given]
-    return pa.RecordBatch.from_arrays(arrays, schema=_READ)
+    return pa.RecordBatch.from_arrays(arrays, schema=_CONSUMED)
 
 
 _TRANSIENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants

@@ -19,7 +19,7 @@ from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes
-from kestrel_sql.spark.io.topics import ARROW_INPUT
+from kestrel_sql.spark.io.topics import wire_input
 
 
 class Reading(StrEnum):
@@ -119,8 +119,7 @@ def _completed(topic: str) -> Pass:
                 "feed": batch.column("off"),
                 "topic": pa.repeat(pa.scalar(topic), batch.num_rows),
             }
-            arrays = [columns[name] if name in columns else batch.column(name) for name in ARROW_INPUT.names]
-            yield pa.RecordBatch.from_arrays(arrays, ARROW_INPUT.names)
+            yield wire_input(batch, columns)
 
     return completed
 

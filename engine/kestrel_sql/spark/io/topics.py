@@ -107,6 +107,12 @@ ARROW_OUTPUT = pa.schema(
 _NO_POSITIONS: Positions = np.empty(0, dtype=np.int64)
 
 
+def wire_input(rows: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Return rows of `WIRE_INPUT`: the given columns, and the others from `rows`."""
+    arrays = [columns[name] if name in columns else rows.column(name) for name in ARROW_INPUT.names]
+    return pa.RecordBatch.from_arrays(arrays, ARROW_INPUT.names)
+
+
 def decode_batches(sources: Sequence[SourceRead]) -> Pass:
     """Return the function for `mapInArrow` that decodes records into rows of the relations that read them."""
     schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
