@@ -7,8 +7,12 @@ import pytest
 from kestrel_qtt.plugin.xdist_chunks import ChunkScheduling
 
 KAFKA = "tests/kafka/"
-ALONE = "tests/kafka/test_run_kills.py"
-"""Kills start processes and a broker of their own."""
+KILLS = "tests/kafka/test_run_kills.py"
+"""Many kills, as every night, take as long as all else on a broker, and have a worker to themselves.
+
+A single one stays with the others: while it waits for its processes, the other worker uses the processor, and two tests
+at a time that start such would take 5 GB.
+"""
 SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
 """Shards of cases, each of many seconds, and tests that run pytest."""
 
@@ -36,6 +40,6 @@ class Scheduling(ChunkScheduling):
         chunk = super()._split_scope(nodeid)
         if chunk != nodeid or nodeid.startswith(SPLIT):
             return chunk
-        if nodeid.startswith(KAFKA) and not nodeid.startswith(ALONE):
-            return KAFKA
-        return nodeid.partition("::")[0]
+        file = nodeid.partition("::")[0]
+        is_apart = file == KILLS and sum(other.startswith(KILLS) for other in self.collection) > 1
+        return KAFKA if file.startswith(KAFKA) and not is_apart else file
