@@ -26,6 +26,7 @@ from tests.kafka.helpers import SUBMIT_ARGUMENTS, create
 from tests.kafka.s3 import S3, s3_server
 from tests.kafka.secured import Secured, start_secured
 from tests.kafka.stored import Stored
+from tests.kafka.stores import BUCKET
 
 collect_ignore = ["cases"]
 """Cases for a broker: `test_cases.py` runs them there."""
@@ -123,7 +124,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def s3() -> Iterator[S3]:
     with s3_server() as server:
-        server.make_bucket("bucket")
+        server.make_bucket(BUCKET)
         yield server
 
 

@@ -17,10 +17,10 @@ import pytest
 
 from kestrel_sql.kafka.run.run import StoreUri
 from tests.kafka.applications import Applications
-from tests.kafka.hdfs import hdfs_cluster
 from tests.kafka.helpers import create, environment, produce, spark_options
 from tests.kafka.s3 import S3
 from tests.kafka.stored import APP, EARLIEST, KEYS, WAIT_S, Stored, records, rows
+from tests.kafka.stores import KINDS, Way, store_of
 
 pytestmark = pytest.mark.spark
 
@@ -42,22 +42,17 @@ def test_a_checkpoint_behind_hadoop_resumes(applications: Applications, tmp_path
     assert json.loads((tmp_path / "c" / "lease" / "2").read_text(encoding="utf-8"))["released"]
 
 
-@pytest.fixture(params=["s3a", "hdfs"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The URI of a store, and the settings of Spark that reach it."""
-    if request.param == "hdfs":
-        with hdfs_cluster(tmp_path) as uri:
-            yield uri, {}
-    else:
-        server = request.getfixturevalue("s3")
-        yield "s3a://bucket", server.settings
+@pytest.fixture(params=KINDS)
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
+    with store_of(request.param, tmp_path) as way:
+        yield way
 
 
 @pytest.mark.nightly
 def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
-    stored: Stored, tmp_path: Path, root: tuple[str, Mapping[str, str]]
+    stored: Stored, tmp_path: Path, root: Way
 ) -> None:
-    uri, stored = f"{root[0]}/{stored.name}", replace(stored, settings=root[1])
+    uri, stored = f"{root.uri}/{stored.name}", replace(stored, settings=root.settings)
     produce(stored.servers, f"{stored.name}_s", records(0, 100))
     first = stored.start(uri, "store")
     stored.await_rows(first, "store", 100)

@@ -19,6 +19,7 @@ from tests.kafka.processes import kill, signal_all
 from tests.kafka.proxy import Proxy, proxy
 from tests.kafka.s3 import S3
 from tests.kafka.stored import WAIT_S, Stored, records, rows
+from tests.kafka.stores import BUCKET, KINDS, Way
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -28,14 +29,6 @@ FAULTS: Mapping[str, Callable[[Proxy], AbstractContextManager[None]]] = {
     "stalls": Proxy.holding,
     "answers late": Proxy.late,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to a store: the URI of its root and the settings of Spark that reach it."""
-
-    uri: str
-    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +53,16 @@ class Store:
             signal_all(process, signal.SIGCONT)
 
 
-@pytest.fixture(params=["s3a", "hdfs"])
+@pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "hdfs":
         with hdfs_cluster(tmp_path) as uri, proxy(int(uri.rpartition(":")[2])) as between:
             # Spark stores the URI of a checkpoint in it, so all runs go the same way.
-            yield Store(Way(f"hdfs://127.0.0.1:{between.port}", {}), between)
+            yield Store(Way(f"hdfs://127.0.0.1:{between.port}"), between)
     else:
         server: S3 = request.getfixturevalue("s3")
         with proxy(server.port) as between:
-            ways = (Way("s3a://bucket", each.settings) for each in (S3(between.port), server))
+            ways = (Way(f"s3a://{BUCKET}", each.settings) for each in (S3(between.port), server))
             yield Store(next(ways), between, next(ways))
 
 

@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import open_store_to_read
-from tests.kafka.hdfs import hdfs_cluster
 from tests.kafka.processes import ending, kill
-from tests.kafka.s3 import S3
 from tests.kafka.scenario import ALL, Scenario, compare
+from tests.kafka.stores import KINDS, store_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -32,16 +31,16 @@ ROWS_PER_KILL, WAIT_S = 60, 900
 log = logging.getLogger(__name__)
 
 
-@pytest.mark.parametrize("kind", ["s3a", "hdfs"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_killed_drivers_on_a_store_lose_nothing_and_repeat_nothing(
-    kind: str, kafka: KafkaConfig, spark: SparkSession, s3: S3, tmp_path: Path
+    kind: str, kafka: KafkaConfig, spark: SparkSession, tmp_path: Path
 ) -> None:
     rows, moment = max(10, KILLS) * ROWS_PER_KILL, int(time.time()) * 1000
     scenario = Scenario(kafka.servers, f"stores{time.time_ns()}", tmp_path, rows, moment)
     scenario.produce()
     scenario.finish("quiet", spark)
     expected, random_, hit = scenario.outputs("quiet"), random.Random(KILLS), Counter[str]()
-    with on_store(scenario, kind, s3) as there:
+    with on_store(scenario, kind) as there:
         for number in range(KILLS):
             with ending(there.start("run", "--batch-records", "30")) as process:
                 there.await_write("run", process, ALL[number % len(ALL)], seconds=WAIT_S)
@@ -59,11 +58,7 @@ def test_killed_drivers_on_a_store_lose_nothing_and_repeat_nothing(
 
 
 @contextmanager
-def on_store(scenario: Scenario, kind: str, s3: S3) -> Iterator[Scenario]:
+def on_store(scenario: Scenario, kind: str) -> Iterator[Scenario]:
     """The scenario with its checkpoints on a store."""
-    if kind == "hdfs":
-        with hdfs_cluster(scenario.folder) as uri, open_store_to_read(f"{uri}/kills", {}) as root:
-            yield replace(scenario, store=root / scenario.name)
-    else:
-        with open_store_to_read("s3a://bucket/kills", s3.settings) as root:
-            yield replace(scenario, store=root / scenario.name, settings=s3.settings)
+    with store_of(kind, scenario.folder) as way, open_store_to_read(f"{way.uri}/kills", way.settings) as root:
+        yield replace(scenario, store=root / scenario.name, settings=way.settings)

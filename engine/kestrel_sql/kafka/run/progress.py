@@ -20,6 +20,7 @@ class QueryState:
     Attributes:
         query: its id.
         batch: the number of the last completed batch, -1 before the first.
+        batch_ms: how long that batch took, from its trigger to its commit (ms).
         rows_in: the records read since the process started.
         rows_out: the records written since then.
         rows_per_second: the records read in a second, over the last ten seconds.
@@ -36,6 +37,7 @@ class QueryState:
     rows_per_second: float
     lag: Mapping[str, int] | None
     state_rows: int | None
+    batch_ms: int | None = None
     bad_records: int = 0
     error: str = ""
 
@@ -72,6 +74,7 @@ class QueryProgress:
     rows_in: int = 0
     rows_out: int = 0
     batch: int = -1
+    batch_ms: int | None = None
     state_rows: int = 0
     bad_records: int = 0
     offsets: dict[Position, int] = field(default_factory=dict)
@@ -94,6 +97,7 @@ class QueryProgress:
         for report in fresh:
             rows = int(report.get("numInputRows") or 0)
             self.batch = int(report["batchId"])
+            self.batch_ms = report["durationMs"].get("triggerExecution")
             self.rows_in += rows
             self._rate.add(now(), rows)
             for source in report.get("sources", ()):
@@ -121,6 +125,7 @@ class QueryProgress:
             rows_per_second=self._rate.per_second(now()),
             lag=self.lag,
             state_rows=self.state_rows,
+            batch_ms=self.batch_ms,
             bad_records=self.bad_records,
             error=self.error,
         )
