@@ -63,6 +63,8 @@ class Downloader:
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise EngineError(f"no Maven repository gave {', '.join(coordinates)}: {_reason(error)}") from error
+        # Ivy has copied the jars from there.
+        shutil.rmtree(folder / "cache", ignore_errors=True)
         return tuple(Path(found.apply(at)) for at in range(found.size()))
 
     def _chain(self, ivy: Any) -> Any:
