@@ -3,7 +3,8 @@
     python -m tests.bench kafka_start           (ROUNDS=2 by default, as an environment variable)
 
 There are two applications: one filter, and the four chained queries of `make demo-kafka`; QUERIES=200 takes so many
-filters of one topic instead. Steps are timed in the running process; they overlap, so they do not add up. A consumer
+filters of one topic instead, and WAYS=kestrel,pyspark also starts them as a user of PySpark writes them, with Spark's
+own sink. Steps are timed in the running process; they overlap, so they do not add up. A consumer
 outside measures when it can read the first record from the first and from the last topic.
 """
 
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any
@@ -25,7 +27,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
-from tests.bench.measure import machine, processor_seconds
+from tests.bench.measure import machine, processor_seconds, seconds_by_owner
 from tests.kafka import demo
 from tests.kafka.helpers import create, produce
 from tests.kafka.processes import kill
@@ -44,7 +46,7 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "four chained queries": (demo.SCRIPT, demo.SINKS),
 }
 
-QUERIES = int(os.environ.get("QUERIES", "0"))
+QUERIES, WAYS = int(os.environ.get("QUERIES", "0")), os.environ.get("WAYS", "kestrel").split(",")
 MANY = [f"large{number}" for number in range(QUERIES)]
 
 
@@ -143,47 +145,64 @@ def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[st
     return found
 
 
-def _measure(servers: str, script: str, sinks: Sequence[str], folder: Path) -> None:
+def _kestrel(servers: str, script: str, folder: Path, begun: float) -> Popen[bytes]:
     file = folder / "app.sql"
     file.write_text(script, encoding="utf-8")
-    begun = time.time()
     command = [sys.executable, "-m", "tests.bench.kafka_start", "run", str(file), "--bootstrap-servers", servers]
     command += ["--checkpoint", str(folder / "checkpoint"), *demo.OPTIONS, *shlex.split(os.environ.get("OPTIONS", ""))]
     with (folder / "spans").open("wb") as out:
-        process = Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=out, stderr=DEVNULL)
+        return Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=out, stderr=DEVNULL)
+
+
+def _pyspark(servers: str, sinks: Sequence[str], folder: Path) -> Popen[bytes]:
+    job = [servers, "orders", ",".join(sinks), str(folder), demo.OPTIONS[-1]]
+    return Popen([sys.executable, "-m", "tests.bench.peers.spark_job", *job], stdout=DEVNULL, stderr=DEVNULL)
+
+
+def _watch(process: Popen[bytes], servers: str, sinks: Sequence[str], begun: float) -> None:
+    """Print when the first records come, and what the processor time until then was spent on."""
     try:
         found = _first_records(servers, sinks, begun)
-        busy = processor_seconds(process.pid)
+        busy, owners = processor_seconds(process.pid), seconds_by_owner(process.pid)
     finally:
         kill(process)
-    spans: dict[str, list[tuple[float, float]]] = {}
-    for line in (folder / "spans").read_bytes().splitlines():
-        if line.startswith(b"["):
-            label, since, until = json.loads(line)
-            spans.setdefault(label, []).append((since, until))
-    for label, each in spans.items():
-        some = each[: 2 * len(sinks)]
-        print(
-            f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2}"
-            f" calls  {label}"
-        )
-    print(f"    {busy:.1f} s of processor time in all")
+    spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in sorted(owners.items(), key=lambda each: -each[1]))
+    print(f"    {busy:.1f} s of processor time in all: {spent}")
     by_time = sorted(sinks, key=lambda topic: found.get(topic, _MOST_S))
     for topic in sinks if sinks is not MANY else (by_time[0], by_time[-1]):
         print(f"    first record of {topic:11} after {found.get(topic, float('nan')):.1f} s")
 
 
+def _print_spans(file: Path, queries: int) -> None:
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for line in file.read_bytes().splitlines():
+        if line.startswith(b"["):
+            label, since, until = json.loads(line)
+            spans.setdefault(label, []).append((since, until))
+    for label, each in spans.items():
+        some = each[: 2 * queries]
+        print(
+            f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2}"
+            f" calls  {label}"
+        )
+
+
 def main() -> None:
     """Measure and print."""
     print(f"from the command to the first output, {machine()}")
-    for turn in range(ROUNDS):
-        for name, (script, sinks) in _applications().items():
-            with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
-                create(broker.address, demo.PARTITIONS, "orders", "customers")
-                produce(broker.address, "customers", demo.customers())
-                produce(broker.address, "orders", demo.orders())
-                print(f"  {name}, round {turn + 1}")
-                _measure(broker.address, script, sinks, Path(folder))
+    for turn, (name, (script, sinks)), way in product(range(ROUNDS), _applications().items(), WAYS):
+        with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
+            create(broker.address, demo.PARTITIONS, "orders", "customers")
+            produce(broker.address, "customers", demo.customers())
+            produce(broker.address, "orders", demo.orders())
+            print(f"  {way}: {name}, round {turn + 1}", flush=True)
+            begun = time.time()
+            if way == "pyspark":
+                create(broker.address, demo.PARTITIONS, *sinks)
+                _watch(_pyspark(broker.address, sinks, Path(folder)), broker.address, sinks, begun)
+            else:
+                _watch(_kestrel(broker.address, script, Path(folder), begun), broker.address, sinks, begun)
+                _print_spans(Path(folder) / "spans", len(sinks))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ from kestrel_sql.topics.records import LogEntry
 _MAX_GROUPS = 64
 _ANSWER_S, _HEARD = 5.0, 20
 
+_owners: dict[str, dict[int, str]] = {}
+"""The worker that wrote each slot of a query last: its writer may be open still, all others of the slot are fenced."""
+
 
 class Delivery(StrEnum):
     """The guarantee of `--delivery`."""
@@ -100,7 +103,8 @@ def write_batch(
         raise QueryError(
             f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
         ) from error
-    job = Job(config, query, batch_id, run, layout, transactional)
+    owners = _owners.setdefault(query, {})
+    job = Job(config, query, batch_id, run, layout, transactional, owners)
     blobs = (
         frame
         if layout.distributes_as(distributed, sinks)
@@ -113,6 +117,7 @@ def write_batch(
             f"query {query}, batch {batch_id}: {failed[0]['message']}",
             hint="the records of this writer were not written",
         )
+    owners.update((row["slot"], row["worker"]) for row in rows if row["worker"])
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["ordinal"])
     return Written(
         records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries)

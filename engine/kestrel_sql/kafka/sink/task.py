@@ -5,6 +5,8 @@ Writes the records of its topic-partitions in one transaction, and returns log e
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -20,11 +22,19 @@ from kestrel_sql.spark.io.topics import LOGGED, LOGGED_COLUMNS
 
 WROTE, ENTRY, FAILED = range(3)
 
-REPORT = f"what INT, records BIGINT, q INT, ordinal ARRAY<BIGINT>, {LOGGED_COLUMNS}"
-"""A row of the report: the number of records written, a log entry, or the reason of a failure (`message`)."""
+REPORT = f"what INT, records BIGINT, slot INT, worker STRING, q INT, ordinal ARRAY<BIGINT>, {LOGGED_COLUMNS}"
+"""A row of the report: what a worker wrote for a slot, a log entry, or the reason of a failure (`message`)."""
 
 _REPORT = pa.schema(
-    [("what", pa.int32()), ("records", pa.int64()), ("q", pa.int32()), ("ordinal", pa.list_(pa.int64())), *LOGGED]
+    [
+        ("what", pa.int32()),
+        ("records", pa.int64()),
+        ("slot", pa.int32()),
+        ("worker", pa.string()),
+        ("q", pa.int32()),
+        ("ordinal", pa.list_(pa.int64())),
+        *LOGGED,
+    ]
 )
 
 _MAX_WRITERS = 32
@@ -39,7 +49,7 @@ _writers: dict[tuple[str, int], Writer] = {}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A batch to write, the same for all its tasks."""
+    """A batch to write, the same for all its tasks; `owners` are the workers that wrote the slots of the last one."""
 
     config: KafkaConfig
     query: str
@@ -47,6 +57,7 @@ class Job:
     run: int
     layout: Layout
     transactional: bool
+    owners: Mapping[int, str]
 
 
 @dataclass(slots=True)
@@ -76,7 +87,9 @@ class Share:
             self._abort()
             yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._message(error)}], schema=_REPORT)
         else:
-            yield pa.RecordBatch.from_pylist([{"what": WROTE, "records": self._records}], schema=_REPORT)
+            worker = None if self._writer is None else _worker()
+            wrote = {"what": WROTE, "records": self._records, "slot": self.slot, "worker": worker}
+            yield pa.RecordBatch.from_pylist([wrote], schema=_REPORT)
 
     def _send(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows or self._is_done:
@@ -101,6 +114,7 @@ class Share:
         if names[0] not in topics:
             raise WriteError(f"topic {names[0]} does not exist")
         position = (names[0], partition)
+        _close_fenced(self.job)
         last = _writers.pop((self.job.query, self.slot), None)
         if last is not None and last.serves(frozenset(topics)) and self._reuses(last, position, topics):
             return
@@ -114,7 +128,7 @@ class Share:
         self._writer = writer
 
     def _reuses(self, writer: Writer, position: Position, topics: Mapping[str, int]) -> bool:
-        """Begin a transaction with a writer of an earlier batch; False if another worker has had this slot since."""
+        """Begin a transaction with a writer of an earlier batch; False if it cannot."""
         if self.job.transactional:
             self._is_done = writer.last == self.job.batch
             try:
@@ -161,6 +175,20 @@ class Share:
     def _abort(self) -> None:
         if self._writer is not None and self.job.transactional:
             self._writer.abort()
+
+
+def _worker() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _close_fenced(job: Job) -> None:
+    """Close the writers of slots that another worker has written since; it has fenced them.
+
+    A fenced writer keeps its connections. When its coordinator is gone, its next call may take all of its timeout.
+    """
+    for query, slot in list(_writers):
+        if query == job.query and job.owners.get(slot) != _worker():
+            del _writers[query, slot]
 
 
 def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
