@@ -78,9 +78,9 @@ def seconds_by_owner(process: int) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     for each in descendants(process):
         python = "Python of the driver" if each == process else "Python workers"
-        is_java = Path(f"/proc/{each}/exe").resolve().name == "java"
-        for thread in Path(f"/proc/{each}/task").glob("*/stat"):
-            with suppress(OSError):  # It has ended meanwhile.
+        with suppress(OSError):  # A process or a thread may end meanwhile.
+            is_java = Path(f"/proc/{each}/exe").readlink().name == "java"
+            for thread in Path(f"/proc/{each}/task").glob("*/stat"):
                 name, _, fields = thread.read_text().partition("(")[2].rpartition(")")
                 owners = (owner for start, owner in _OWNERS.items() if name.startswith(start))
                 owner = next(owners, "other threads of the JVM") if is_java else python

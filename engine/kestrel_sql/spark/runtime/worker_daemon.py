@@ -43,7 +43,15 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
         return 1
 
 
+def _forget_jars() -> None:
+    """Take Spark's jar off the path of imports: each worker would read its 6,000 entries anew, for 40 ms."""
+    for path in [path for path in sys.path if path.endswith(".jar")]:
+        sys.path.remove(path)
+        sys.path_importer_cache.pop(path, None)
+
+
 if __name__ == "__main__":
+    _forget_jars()
     if _TASKS in sys.argv:
         for module in PRELOADED:
             importlib.import_module(module)
