@@ -47,10 +47,17 @@ def machine() -> str:
 def descendants(process: int) -> list[int]:
     """Return a process and its descendants."""
     below: list[int] = []
-    for tasks in Path(f"/proc/{process}/task").glob("*/children"):
+    for thread in _threads(process):
         with suppress(OSError):  # A thread may end meanwhile.
-            below += map(int, tasks.read_text().split())
+            below += map(int, (thread / "children").read_text().split())
     return [process, *(each for child in below for each in descendants(child))]
+
+
+def _threads(process: int) -> list[Path]:
+    try:
+        return [*Path(f"/proc/{process}/task").iterdir()]
+    except OSError:  # It has ended meanwhile.
+        return []
 
 
 def processor_seconds(process: int) -> float:
@@ -80,8 +87,8 @@ def seconds_by_owner(process: int) -> Mapping[str, float]:
         python = "Python of the driver" if each == process else "Python workers"
         with suppress(OSError):  # A process or a thread may end meanwhile.
             is_java = Path(f"/proc/{each}/exe").readlink().name == "java"
-            for thread in Path(f"/proc/{each}/task").glob("*/stat"):
-                name, _, fields = thread.read_text().partition("(")[2].rpartition(")")
+            for thread in _threads(each):
+                name, _, fields = (thread / "stat").read_text().partition("(")[2].rpartition(")")
                 owners = (owner for start, owner in _OWNERS.items() if name.startswith(start))
                 owner = next(owners, "other threads of the JVM") if is_java else python
                 found[owner] += sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
