@@ -128,6 +128,6 @@ $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with the module venv is needed (python3 -m venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt pyspark
-	{ $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; } \
+	{ $(PIP) -c constraints.txt uv && $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'; } \
 		|| $(PIP) -c constraints.txt -e '.[dev]'
 	@touch $(READY)

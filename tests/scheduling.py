@@ -10,8 +10,7 @@ KAFKA = "tests/kafka/"
 KILLS = "tests/kafka/test_run_kills.py"
 """Many kills, as every night, take as long as all else on a broker, and have a worker to themselves.
 
-A single one stays with the others: while it waits for its processes, the other worker uses the processor, and two tests
-at a time that start such would take 5 GB.
+A single one stays with the others: while it waits for its processes, the other worker uses the processor.
 """
 SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
 """Shards of cases, each of many seconds, and tests that run pytest."""

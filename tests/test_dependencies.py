@@ -32,6 +32,7 @@ TOOLS = {
     "pre-commit",
     "py-spy",
     "ruff",
+    "uv",
     "setuptools",
 }
 TOOLS |= {"types-jsonschema", "types-pyyaml"}

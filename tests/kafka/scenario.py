@@ -146,7 +146,7 @@ class Scenario:
         with reach(self.servers, [f"{self.name}_{sink}{run_name}" for sink in sinks], PARTITIONS) as ends:
             before = ends()
             self._await(
-                run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.002
+                run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.01
             )
 
     def await_said(self, run_name: str, process: subprocess.Popen[bytes], *words: str, seconds: float = 120) -> None:
