@@ -103,7 +103,7 @@ def _folder(text: str) -> Path:
     found = checkpoint_option(text)
     if isinstance(found, StoreUri):
         raise argparse.ArgumentTypeError(
-            f"a folder, not {text}: copy the checkpoint from the store, rescale the copy, and run from there"
+            f"a folder, not {text}: on a store the numbers stay as the first start of a checkpoint set them"
         )
     return found
 

@@ -20,7 +20,9 @@ def test_rescaling_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["state", "rescale", "--checkpoint", URI, "--partitions", "2"])
     assert ended.value.code == 2
-    assert f"a folder, not {URI}: copy the checkpoint from the store" in " ".join(capsys.readouterr().err.split())
+    assert f"a folder, not {URI}: on a store the numbers stay as the first start" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
