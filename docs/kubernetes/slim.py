@@ -12,15 +12,23 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 KEPT = {
-    "x86_64": ("librocksdbjni-linux64.so", "linux/amd64/"),
-    "aarch64": ("librocksdbjni-linux-aarch64.so", "linux/aarch64/"),
+    "x86_64": ("linux64.so", "linux/amd64/", "Linux/x86_64/"),
+    "aarch64": ("linux-aarch64.so", "linux/aarch64/", "Linux/aarch64/"),
 }
-"""How the library of a machine with glibc begins in the jars of RocksDB and of Zstandard."""
+"""How the library of a machine with glibc begins in a jar, after what stands in front of it there."""
 
-NATIVE = re.compile(r".*\.(so|dll|jnilib|dylib)")
+JARS = {
+    "rocksdbjni-*.jar": "librocksdbjni-",
+    "zstd-jni-*.jar": "",
+    "lz4-java-*.jar": "net/jpountz/util/",
+    "snappy-java-*.jar": "org/xerial/snappy/native/",
+}
+"""The jars with libraries for many machines, and what stands in front of each."""
+
+NATIVE = re.compile(r".*\.(so|dll|jnilib|dylib|a)")
 
 
-def slim(jar: Path) -> None:
+def slim(jar: Path, front: str) -> None:
     """Write a jar anew with the native library of this machine only."""
     fresh = jar.with_suffix(".new")
     kept = 0
@@ -28,7 +36,7 @@ def slim(jar: Path) -> None:
         for entry in old.infolist():
             if NATIVE.fullmatch(entry.filename) is None:
                 new.writestr(entry, old.read(entry))
-            elif entry.filename.startswith(KEPT[platform.machine()]):
+            elif entry.filename.startswith(tuple(front + each for each in KEPT[platform.machine()])):
                 new.writestr(entry, old.read(entry))
                 kept += 1
     if kept != 1:
@@ -37,6 +45,6 @@ def slim(jar: Path) -> None:
 
 
 if __name__ == "__main__":
-    for pattern in ("rocksdbjni-*.jar", "zstd-jni-*.jar"):
+    for pattern, front in JARS.items():
         (found,) = Path(sys.argv[1]).glob(pattern)
-        slim(found)
+        slim(found, front)

@@ -26,6 +26,20 @@ JARS = {
         "linux/aarch64/libzstd-jni-1.so",
         "darwin/aarch64/libzstd-jni-1.dylib",
     ],
+    "lz4-java-1.jar": [
+        "net/jpountz/lz4/LZ4Factory.class",
+        "net/jpountz/util/linux/amd64/liblz4-java.so",
+        "net/jpountz/util/linux/aarch64/liblz4-java.so",
+        "net/jpountz/util/windows/amd64/liblz4-java.dll",
+    ],
+    "snappy-java-1.jar": [
+        "org/xerial/snappy/Snappy.class",
+        "org/xerial/snappy/native/Linux/x86_64/libsnappyjava.so",
+        "org/xerial/snappy/native/Linux/x86_64-musl/libsnappyjava.so",
+        "org/xerial/snappy/native/Linux/aarch64/libsnappyjava.so",
+        "org/xerial/snappy/native/Linux/android-aarch64/libsnappyjava.so",
+        "org/xerial/snappy/native/AIX/ppc64/libsnappyjava.a",
+    ],
 }
 
 
@@ -43,6 +57,6 @@ def test_a_jar_keeps_its_classes_and_the_library_of_this_machine(tmp_path: Path)
     assert run(tmp_path, JARS) == (0, "")
     left = {jar.name: ZipFile(jar).namelist() for jar in sorted(tmp_path.iterdir())}
     assert {name: entries[0] for name, entries in left.items()} == {name: names[0] for name, names in JARS.items()}
-    assert [len(entries) for entries in left.values()] == [2, 2]
+    assert [len(entries) for entries in left.values()] == [2, 2, 2, 2]
     assert all("musl" not in entry for entries in left.values() for entry in entries)
     assert run(tmp_path, {name: names[:1] for name, names in JARS.items()})[0] == 1
