@@ -96,7 +96,7 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
     with tempfile.TemporaryFile(mode="w+", errors="replace") as printed:
         launch: Any = launch_gateway
         try:
-            with _on_loopback():
+            with on_loopback():
                 gateway = launch(popen_kwargs={"stderr": printed, "stdout": printed})
         except PySparkRuntimeError as error:
             printed.seek(0)
@@ -110,7 +110,7 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
 
 
 @contextmanager
-def _on_loopback() -> Iterator[None]:
+def on_loopback() -> Iterator[None]:
     """Let a JVM that starts now not look up this machine's name, which may not resolve.
 
     A session that starts later may run on a cluster, whose executors must reach it.

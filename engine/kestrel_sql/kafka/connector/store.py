@@ -13,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import s3_jars
+from kestrel_sql.kafka.connector.maven import on_loopback
 from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment
 from kestrel_sql.spark.state.checkpoint_path import Store, StorePath, manager_settings
 
@@ -58,7 +59,8 @@ def open_store_to_read(uri: str, settings: Mapping[str, str]) -> Iterator[StoreP
     if uri.startswith("s3a:"):
         conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, s3_jars().paths)))
     launch: Any = launch_gateway
-    gateway = launch(conf)
+    with on_loopback():
+        gateway = launch(conf)
     try:
         store = Store(gateway.jvm, uri, lambda: _configuration(gateway.jvm, settings))
         store.check(writes=False)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kestrel_sql.cli.main import main
+from kestrel_sql.errors import EngineError
+from kestrel_sql.kafka.connector import store
 
 URI = "s3a://bucket/app"
 
@@ -30,6 +34,22 @@ def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> N
         main(["state", "ls", "gs://bucket/app"])
     assert ended.value.code == 2
     assert "a folder, file:///…, s3a://… or hdfs://…, not gs://bucket/app" in capsys.readouterr().err
+
+
+def test_the_jvm_that_reads_a_store_does_not_look_up_the_name_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container the name may not resolve, and then a JVM of Spark does not start."""
+    seen: list[str | None] = []
+
+    def launch(_: object) -> None:
+        seen.append(os.environ.get("SPARK_LOCAL_IP"))
+        raise EngineError("no JVM")
+
+    monkeypatch.setattr(store, "launch_gateway", launch)
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with pytest.raises(EngineError, match="no JVM"), store.open_store_to_read("hdfs://namenode:8020/app", {}):
+        pass
+    assert seen == ["127.0.0.1"]
+    assert "SPARK_LOCAL_IP" not in os.environ
 
 
 @pytest.mark.parametrize("uri", ["s3a://bucket", "s3a://bucket/", "hdfs://namenode:8020"])
