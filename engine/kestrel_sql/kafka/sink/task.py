@@ -182,10 +182,7 @@ def _worker() -> str:
 
 
 def _close_fenced(job: Job) -> None:
-    """Close the writers of slots that another worker has written since; it has fenced them.
-
-    A fenced writer keeps its connections. When its coordinator is gone, its next call may take all of its timeout.
-    """
+    """Close the writers of slots that another worker has written since: a fenced one only keeps its connections."""
     for query, slot in list(_writers):
         if query == job.query and job.owners.get(slot) != _worker():
             del _writers[query, slot]

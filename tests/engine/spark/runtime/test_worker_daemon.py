@@ -4,12 +4,14 @@ import os
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 
 import pytest
 
 from kestrel_sql.spark.runtime import environment
 from kestrel_sql.spark.runtime import worker_daemon as daemon
+from kestrel_sql.spark.runtime.session import open_test_session
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
@@ -31,6 +33,14 @@ def test_what_else_goes_wrong_in_a_worker_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(daemon, "_work", broken)
     with socket.socket() as sock, pytest.raises(MemoryError):
         daemon.worker(sock, True)
+
+
+@pytest.mark.spark
+def test_workers_do_not_look_for_modules_in_spark_s_jars() -> None:
+    paths = (
+        open_test_session().sparkContext.parallelize([0], 1).flatMap(lambda _: [*sys.path, *sys.path_importer_cache])
+    )
+    assert [path for path in paths.collect() if path.endswith(".jar")] == []
 
 
 @pytest.mark.parametrize("module", ["pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source"])
