@@ -4,11 +4,12 @@
                                           JOBS and WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
-sink write exactly once. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than
-half a minute. The bench prints the rate from a quarter of the first ROWS records to all of them, the rate of the last
-ROWS (the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work
-of the machine; for Kestrel also by what spent them. It counts outputs when they are written, because Quix Streams
-commits only every five seconds, and waits until all are committed.
+sink write exactly once. `echo` is the floor of a stateful job in PySpark: grouping, a processor that does nothing,
+Spark's sink. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than half a
+minute. The bench prints the rate from a quarter of the first ROWS records to all of them, the rate of the last ROWS
+(the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work of
+the machine; for Kestrel and the echo also by what spent them. It counts outputs when they are written, because Quix
+Streams commits only every five seconds, and waits until all are committed.
 Quix Streams gets an environment of its own under build/; Kafka Streams is built there by Maven where there is a JDK.
 """
 
@@ -41,7 +42,7 @@ ROWS = int(os.environ.get("ROWS", "400000"))
 WARM = int(os.environ.get("WARM", "4"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
-WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,quix").split(",")
+WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,echo,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
 PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "100000"))
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
@@ -114,17 +115,19 @@ def kestrel(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
 
 def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start the hand-written job."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.peers.spark_job",
-        servers,
-        *JOBS[job].topics,
-        sink,
-        str(folder / "checkpoint"),
-        str(BATCH),
-    ]
-    return _quiet(command, os.environ)
+    return _by_hand("filter", job, servers, sink, folder)
+
+
+def echo(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the job that passes the records of the same topics through a stateful processor."""
+    return _by_hand("echo", job, servers, sink, folder)
+
+
+def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
+    outputs = JOBS[job].outputs(WHOLE) / WHOLE
+    sources = ",".join(JOBS[job].topics)
+    options = [servers, sources, sink, str(folder / "checkpoint"), str(BATCH), str(outputs)]
+    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], os.environ)
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -146,6 +149,8 @@ def ways(job: str) -> Mapping[str, Start]:
     found: dict[str, Start] = {"kestrel": kestrel}
     if job == "filter":
         found["pyspark"] = pyspark
+    else:
+        found["echo"] = echo
     if job in ("filter", "count"):
         found["quix"] = quix
     if streams_built():
@@ -262,7 +267,7 @@ def compared(job: str, servers: str, folder: Path) -> None:
             )
             shown += f"; kestrel is {early:.2f} and {late:.2f} times as fast (asked: {GOALS[job, name]})"
         print(shown, flush=True)
-        if name == "kestrel":
+        if name in ("kestrel", "echo"):
             owners = {owner: statistics.median(run.owners.get(owner, 0) for run in each) for owner in each[0].owners}
             most = sorted(owners.items(), key=lambda owner: -owner[1])
             print(f"    of them {', '.join(f'{spent:.2f} {owner}' for owner, spent in most)}", flush=True)

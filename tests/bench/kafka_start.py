@@ -155,7 +155,7 @@ def _kestrel(servers: str, script: str, folder: Path, begun: float) -> Popen[byt
 
 
 def _pyspark(servers: str, sinks: Sequence[str], folder: Path) -> Popen[bytes]:
-    job = [servers, "orders", ",".join(sinks), str(folder), demo.OPTIONS[-1]]
+    job = ["filter", servers, "orders", ",".join(sinks), str(folder), demo.OPTIONS[-1], "1"]
     return Popen([sys.executable, "-m", "tests.bench.peers.spark_job", *job], stdout=DEVNULL, stderr=DEVNULL)
 
 

@@ -1,38 +1,84 @@
-"""The stateless job of the benchmark `kafka` as a user of PySpark writes it, with Spark's own sink.
+"""Jobs of the benchmark `kafka` as a user of PySpark writes them, with Spark's own sink.
 
-It runs until it is killed. Several sinks, with commas between them, get a query each.
+They run until they are killed. `filter` is the whole job; several sinks, with commas between them, get a query each.
+`echo` is what no stateful job in Python can do without: it groups the records of its topics by key, passes them to a
+stateful processor, which reads no value and keeps no state, and writes OUTPUTS records for each one.
 
-python -m tests.bench.peers.spark_job SERVERS SOURCE SINK[,SINK…] CHECKPOINT RECORDS_A_BATCH
+python -m tests.bench.peers.spark_job filter|echo SERVERS SOURCE[,SOURCE…] SINK[,SINK…] CHECKPOINT RECORDS_A_BATCH \
+OUTPUTS
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
-from pyspark.sql import SparkSession
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.spark.runtime.environment import prepare_environment
 
+_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_GROUPS = 2
 
-def main(servers: str, source: str, sinks: str, folder: str, records: str) -> None:
-    """Filter and map one topic into others."""
-    prepare_environment()
-    builder = (
-        SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").config("spark.log.level", "OFF")
-    )
-    spark = builder.config("spark.jars", connector_jars().setting).getOrCreate()
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", source)
-    rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
+
+class Echo(StatefulProcessor):
+    """Returns each record `outputs` times; if that is below one, some of them."""
+
+    def __init__(self, outputs: float) -> None:
+        self._outputs = outputs
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Keep no state."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
+        """Return the records of a chunk."""
+        for frame in rows:
+            wanted = np.arange(int(len(frame) * self._outputs)) / self._outputs
+            yield frame[["key", "value"]].iloc[wanted.astype(int)]
+
+    def close(self) -> None:
+        """Do nothing: no resources are open."""
+
+
+def filtered(records: DataFrame) -> DataFrame:
+    """Filter and map."""
     value = F.from_json(F.col("value").cast("string"), "CUSTOMER STRING, AMOUNT INT").alias("v")
-    kept = rows.select("key", value).where("v.AMOUNT >= 10")
-    written = kept.select(
+    kept = records.select("key", value).where("v.AMOUNT >= 10")
+    return kept.select(
         "key", F.to_json(F.expr("named_struct('CUSTOMER', v.CUSTOMER, 'DOUBLED', v.AMOUNT * 2)")).alias("value")
     )
+
+
+def echoed(records: DataFrame, outputs: float) -> DataFrame:
+    """Pass the records through a stateful processor."""
+    grouped = records.select("key", "value", "topic", "timestamp", F.expr(f"pmod(hash(key), {_GROUPS})").alias("part"))
+    return grouped.groupBy("part").transformWithStateInPandas(
+        Echo(outputs), "key BINARY, value BINARY", "Update", "None"
+    )
+
+
+def main(job: str, servers: str, sources: str, sinks: str, folder: str, records: str, outputs: str) -> None:
+    """Start the job."""
+    prepare_environment()
+    builder = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.shuffle.partitions", str(_GROUPS))
+        .config("spark.sql.streaming.stateStore.providerClass", _STORE)
+    )
+    spark = builder.config("spark.jars", connector_jars().setting).getOrCreate()
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", sources)
+    rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
+    written = filtered(rows) if job == "filter" else echoed(rows, float(outputs))
     for sink in sinks.split(","):
         writer = written.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
-        writer.option("checkpointLocation", f"{folder}/{sink}").start()
+        writer.outputMode("update").option("checkpointLocation", f"{folder}/{sink}").start()
     spark.streams.awaitAnyTermination()
 
 
