@@ -2,7 +2,7 @@
 
     CASES=test-cases ROUNDS=1 python -m tests.bench corpus
 
-`CASES` are files or folders. The start of Spark is included, and no JVM of an earlier run is used.
+`CASES` are files or folders; COMMAND="plans run" runs stored plans. The start of Spark is included, and no JVM of an earlier run is used.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.bench.measure import machine, processor_seconds, seconds_by_owner
 
 CASES, ROUNDS = os.environ.get("CASES", "test-cases").split(), int(os.environ.get("ROUNDS", "1"))
+COMMAND = os.environ.get("COMMAND", "run").split()
 _OPTIONS = ("--cold", "--group-size", "120", "--tolerant-errors")
 _LOOK_S = 0.25
 
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def _measure(results: Path, turn: int) -> None:
-    command = [str(Path(sys.executable).with_name("qtt")), "run", *_OPTIONS, "--json", str(results), *CASES]
+    command = [str(Path(sys.executable).with_name("qtt")), *COMMAND, *_OPTIONS, "--json", str(results), *CASES]
     began, worked, owners = time.monotonic(), 0.0, dict[str, float]()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None:
