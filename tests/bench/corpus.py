@@ -2,7 +2,8 @@
 
     CASES=test-cases ROUNDS=1 python -m tests.bench corpus
 
-`CASES` are files or folders; COMMAND="plans run" runs stored plans. The start of Spark is included, and no JVM of an earlier run is used.
+`CASES` are files or folders; COMMAND="plans run" runs stored plans, and KEEP=FILE keeps the report of the run. The start
+of Spark is included, and no JVM of an earlier run is used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from tests.bench.measure import machine, processor_seconds, seconds_by_owner
 
 CASES, ROUNDS = os.environ.get("CASES", "test-cases").split(), int(os.environ.get("ROUNDS", "1"))
-COMMAND = os.environ.get("COMMAND", "run").split()
+COMMAND, KEEP = os.environ.get("COMMAND", "run").split(), os.environ.get("KEEP")
 _OPTIONS = ("--cold", "--group-size", "120", "--tolerant-errors")
 _LOOK_S = 0.25
 
@@ -29,7 +30,7 @@ def main() -> None:
     print(f"{' '.join(CASES)}, {machine()}")
     for turn in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder:
-            _measure(Path(folder) / "results.json", turn)
+            _measure(Path(KEEP or Path(folder) / "results.json"), turn)
 
 
 def _measure(results: Path, turn: int) -> None:
