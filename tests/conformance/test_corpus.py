@@ -30,7 +30,7 @@ WRONG = KSQLDB / "test-runner" / "incorrect"
 needs_corpus = pytest.mark.skipif(
     not all(folder.is_dir() for folder in [*CORPORA, WRONG]), reason=f"ksqlDB's cases are not all at {KSQLDB}"
 )
-FEW, MANY = 3, 16
+FEW, MANY = 2, 16
 """The number of shards of the sample, and of all cases; to count the cases, each worker would have to read them."""
 
 

@@ -1,4 +1,7 @@
-"""Every stored plan of ksqlDB since 5.5.0 decodes; those in the newest form are written back unchanged."""
+"""Stored plans of ksqlDB since 5.5.0 decode; those in the newest form are written back unchanged.
+
+One in seven with every change, all of them nightly.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ pytestmark = [
 ]
 
 
-def test_every_plan_decodes_and_survives_a_round_trip() -> None:
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.nightly)])
+def test_plans_decode_and_survive_a_round_trip(every: int) -> None:
     failures = []
-    files = sorted(PLANS.glob("*/*/plan.json"))
+    files = sorted(PLANS.glob("*/*/plan.json"))[::every]
     for file in files:
         try:
             document = read_json(file.read_text(encoding="utf-8"))
