@@ -1,27 +1,30 @@
 """The cut into micro-batches, and a restart in the middle, change no record and no log entry.
 
-Some cases are compared with their uncut run, log included; every sixth case, if it keeps state, with its expected
+Some cases are compared with their uncut run, log included; every seventh case, if it keeps state, with its expected
 records. `make cuts`, a part of `make nightly`, runs all cases with more seeds, and ksqlDB's cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.known_gaps import apply
 from kestrel_qtt.cases.model import Case, Outcome, Produced, Status
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.drivers.records.prepare import prepared
-from kestrel_qtt.load import load, load_all
-from kestrel_qtt.runner import run_cases, run_group
+from kestrel_qtt.judge.judge import judge
+from kestrel_qtt.load import Loaded, load, load_all
+from kestrel_qtt.runner import run_group
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 
 ROOT = Path(__file__).resolve().parents[1] / "test-cases"
-EVERY = 6
+EVERY = 7
 CASES = {
     "tables/filter-select.json": [
         "a-row-that-stops-to-match-leaves-a-tombstone-one-that-never-matched-leaves-nothing[JSON]"
@@ -68,29 +71,17 @@ def chosen() -> list[Case]:
     return cases
 
 
-def outcomes(driver: Driver, options: RunOptions) -> dict[str, Outcome]:
-    return {case.id: outcome for case, outcome, _ in run_group(chosen(), driver, options)}
+def outcomes(driver: Driver, cases: Sequence[Case], options: RunOptions) -> dict[str, Outcome]:
+    # One group: a micro-batch costs nearly the same however many cases it holds.
+    given = replace(options, group_size=len(cases))
+    return {case.id: outcome for case, outcome, _ in run_group(cases, driver, given)}
 
 
 @pytest.fixture(scope="module")
 def uncut(driver: Driver) -> dict[str, Outcome]:
-    found = outcomes(driver, RunOptions("one"))
+    found = outcomes(driver, chosen(), RunOptions("one"))
     assert all(isinstance(outcome, Produced) for outcome in found.values()), found
     return found
-
-
-@pytest.mark.rules("O0.3")
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("cut", "restart"),
-    [
-        pytest.param("each", False, marks=pytest.mark.nightly),
-        pytest.param("random:7", False, marks=pytest.mark.nightly),
-        ("random:7", True),
-    ],
-)
-def test_cuts_and_restarts_change_nothing(driver: Driver, uncut: dict[str, Outcome], cut: str, restart: bool) -> None:
-    assert outcomes(driver, RunOptions(cut, restart)) == uncut
 
 
 def keeps_state(case: Case) -> bool:
@@ -112,13 +103,36 @@ def in_one_format(cases: Iterable[Case]) -> Iterator[Case]:
             yield case
 
 
-@pytest.mark.spark
-def test_cases_that_keep_state_under_a_cut(driver: Driver) -> None:
+@pytest.fixture(scope="module")
+def stateful() -> Loaded:
+    """Every seventh case, if it keeps state, and all known gaps."""
     loaded = load_all(find_files([ROOT]))
     accepted = [case for case in loaded.cases if case.expected_exception is None]
-    cases = [case for case in list(in_one_format(accepted))[::EVERY] if keeps_state(case)]
-    assert len(cases) > 35
-    # One group: a micro-batch costs nearly the same however many cases it holds.
-    options = RunOptions("random:7", restart=True, group_size=len(cases))
-    results = run_cases(cases, driver, options, gaps=loaded.gaps)
+    return replace(loaded, cases=tuple(case for case in list(in_one_format(accepted))[::EVERY] if keeps_state(case)))
+
+
+@pytest.fixture(scope="module")
+def restarted(driver: Driver, stateful: Loaded) -> dict[str, Outcome]:
+    """What all cases give under a cut, with a restart."""
+    cases = {case.id: case for case in (*chosen(), *stateful.cases)}
+    return outcomes(driver, list(cases.values()), RunOptions("random:7", restart=True))
+
+
+@pytest.mark.rules("O0.3")
+@pytest.mark.spark
+def test_cuts_and_restarts_change_nothing(uncut: dict[str, Outcome], restarted: dict[str, Outcome]) -> None:
+    assert {name: restarted[name] for name in uncut} == uncut
+
+
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.parametrize("cut", ["each", "random:7"])
+def test_cuts_change_nothing(driver: Driver, uncut: dict[str, Outcome], cut: str) -> None:
+    assert outcomes(driver, chosen(), RunOptions(cut)) == uncut
+
+
+@pytest.mark.spark
+def test_cases_that_keep_state_under_a_cut(stateful: Loaded, restarted: dict[str, Outcome]) -> None:
+    assert len(stateful.cases) > 30
+    results = [apply(stateful.gaps, judge(case, restarted[case.id], 0)) for case in stateful.cases]
     assert [f"{r.case.id}: {r.reason}" for r in results if r.status in (Status.FAILED, Status.ERROR)] == []

@@ -35,7 +35,7 @@ def job(statement: str, kind: type[Job] = Job) -> Job:
     )
 
 
-def test_queries_of_equal_depth_run_together_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_run_together_the_deepest_first_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "MOST_FUSED", 2)
     jobs = [job(STATELESS), job(STATEFUL), job(STATELESS), job(STATELESS)]
     ran: list[tuple[int, list[Job]]] = []
@@ -45,7 +45,7 @@ def test_queries_of_equal_depth_run_together_and_not_too_many(monkeypatch: pytes
         return [Output() for _ in members]
 
     run_jobs(jobs, run_group)
-    assert ran == [(1, [jobs[0], jobs[2]]), (1, [jobs[3]]), (2, [jobs[1]])]
+    assert ran == [(2, [jobs[1], jobs[0]]), (1, [jobs[2], jobs[3]])]
     assert all(each.output is not None for each in jobs)
 
 

@@ -1,6 +1,6 @@
 """Queries of many cases run as one.
 
-Those of equal depth and equal functions share a Spark query, and a group that dies is halved.
+Those of equal functions share a Spark query, the deepest first, and a group that dies is halved.
 """
 
 from __future__ import annotations
@@ -74,13 +74,16 @@ Several jobs have the same `number` if their query is shared.
 
 
 def run_jobs(jobs: Sequence[AnyJob], run_group: RunGroup[AnyJob]) -> None:
-    """Run all jobs, in as few groups as possible of at most `MOST_FUSED`."""
-    groups: dict[tuple[int, Registry], list[AnyJob]] = {}
+    """Run all jobs, in as few groups as possible of at most `MOST_FUSED`.
+
+    The deepest come first. A level costs a second whatever passes it, so that a query shares those of deeper ones.
+    """
+    groups: dict[Registry, list[AnyJob]] = {}
     for job in jobs:
         if job.plan():
-            groups.setdefault((job.depth, job.functions), []).append(job)
+            groups.setdefault(job.functions, []).append(job)
     for members in groups.values():
-        by_query = list(_by_query(members).values())
+        by_query = list(_by_query(sorted(members, key=lambda job: -job.depth)).values())
         for start in range(0, len(by_query), MOST_FUSED):
             _run([job for jobs in by_query[start : start + MOST_FUSED] for job in jobs], run_group)
 

@@ -40,8 +40,8 @@ def size(nest: str, depth: int) -> int:
 
 
 @pytest.mark.parametrize("nest", NESTS)
-def test_twenty_levels_are_no_more_than_a_few_times_ten(nest):
-    assert size(NESTS[nest], 20) < 5 * size(NESTS[nest], 10)
+def test_fourteen_levels_are_no_more_than_a_few_times_seven(nest):
+    assert size(NESTS[nest], 14) < 5 * size(NESTS[nest], 7)
 
 
 def test_spark_looks_for_no_equal_parts():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -110,6 +111,20 @@ def some_rows(level: Level, random_: random.Random, count: int, spread: int) -> 
     return pa.RecordBatch.from_pylist(rows, schema=level.read())
 
 
+_MADE: dict[object, tuple[list[pa.RecordBatch], int]] = {}
+
+
+def some_batches(level: Level, seed: int) -> tuple[list[pa.RecordBatch], int]:
+    """Batches, and how many outputs to make at a time; most levels read the same ones, which are made once."""
+    key = seed, tuple(level.inputs()), level.read()
+    if key not in _MADE:
+        random_ = random.Random(seed)
+        spread = random_.choice([1, 3, 40, 400])
+        batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
+        _MADE[key] = batches, random_.choice([5, 70, 1 << 18])
+    return _MADE[key]
+
+
 def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
     """The outputs and the state of several batches; the state is encoded and decoded between them."""
     state: State = {}
@@ -133,19 +148,20 @@ def _sorted(name: str, own: Any) -> Any:
     return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
 
 
-@pytest.mark.parametrize(
-    "seeds", [range(1), pytest.param(range(1, 12), marks=pytest.mark.nightly)], ids=["few", "many"]
-)
-@pytest.mark.parametrize(
-    ("window", "end"),
-    [
-        pytest.param(window, end, id=f"{name} {end.split(' ')[0]}".strip())
-        for name, window in {"none": "", **_WINDOWS}.items()
-        for end in _ENDS
-        if window or end != "EMIT FINAL"
-    ],
-)
-@pytest.mark.parametrize("keys", list(_KEYS))
+_ENDED = [(window, end) for window in ("", *_WINDOWS.values()) for end in _ENDS if window or end != "EMIT FINAL"]
+
+
+def some_parameters() -> Iterator[Any]:
+    """Keys of two columns with every change, and one of the others in turn; all keys and more seeds every night."""
+    names = {"": "none", **{window: name for name, window in _WINDOWS.items()}}
+    for (at, (window, end)), (number, keys) in product(enumerate(_ENDED), enumerate(_KEYS)):
+        daily = keys == "two" or at % 2 == number
+        for seeds, marks in ((range(1), () if daily else pytest.mark.nightly), (range(1, 12), pytest.mark.nightly)):
+            name = f"{keys}-{names[window]} {end.split(' ')[0]}".strip()
+            yield pytest.param(keys, window, end, seeds, id=f"{name}-{len(seeds)}", marks=marks)
+
+
+@pytest.mark.parametrize(("keys", "window", "end", "seeds"), some_parameters())
 def test_aggregates_over_columns_give_the_results_of_single_rows(
     keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,10 +169,8 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
     assert PageRunner(level)._by_column
     assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
-        random_ = random.Random(seed)
-        spread = random_.choice([1, 3, 40, 400])
-        batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
-        monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", random_.choice([5, 70, 1 << 18]))
+        batches, most = some_batches(level, seed)
+        monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", most)
         monkeypatch.setattr(page_module, "MIN_ROWS", 1)
         monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)

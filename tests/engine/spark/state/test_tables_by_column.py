@@ -5,11 +5,13 @@ import random
 import struct
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
@@ -107,15 +109,24 @@ _CHOICES: Mapping[Any, Sequence[Any]] = {
 }
 
 
+@cache
+def sources(key: str) -> Catalog:
+    """The streams and tables that the queries read."""
+    columns = f"{_COLUMNS}, F {key}"
+    texts = [f"CREATE STREAM {name} (K {key} KEY, {columns}) {_WITH.format(name)};" for name in "SR"]
+    texts += [f"CREATE TABLE {name} (K {key} PRIMARY KEY, {columns}) {_WITH.format(name)};" for name in "TUV"]
+    texts.append(f"CREATE TABLE Q (K {key} PRIMARY KEY, J STRING PRIMARY KEY, {columns}) {_WITH.format('q')};")
+    session = Session()
+    for statement in session.parse(" ".join(texts)):
+        session.execute(statement)
+    return session.catalog
+
+
 def level_of(query: str, key: str) -> Level:
     """The level of a query whose operators are compared."""
     text, number = _QUERIES[query]
-    columns = f"{_COLUMNS}, F {key}"
-    sources = [f"CREATE STREAM {name} (K {key} KEY, {columns}) {_WITH.format(name)};" for name in "SR"]
-    sources += [f"CREATE TABLE {name} (K {key} PRIMARY KEY, {columns}) {_WITH.format(name)};" for name in "TUV"]
-    sources.append(f"CREATE TABLE Q (K {key} PRIMARY KEY, J STRING PRIMARY KEY, {columns}) {_WITH.format('q')};")
-    session = Session()
-    for statement in session.parse(" ".join([*sources, text])):
+    session = Session(catalog=sources(key))
+    for statement in session.parse(text):
         session.execute(statement)
     (query_,) = session.queries.values()
     run = QueryRun(plan=query_.plan, settings=query_.config, serde=session.serde())
