@@ -90,9 +90,7 @@ class ReturningBroker:
     def kill(self) -> None:
         self._broker.kill()
 
-    def kill_and_return(self, seconds: float) -> None:
-        self.kill()
-        time.sleep(seconds)
+    def restart(self) -> None:
         self._broker = Broker.start(int(self.address.rpartition(":")[2]), self._data)
 
 

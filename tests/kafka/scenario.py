@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.spark.checkpoint.batch_log import numbered
+from kestrel_sql.spark.runtime.session import INTERPRETED
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, reach, read, spark_options, start
@@ -47,11 +48,20 @@ One without state, one with state, one that merges two topics.
 """
 PARTITIONS = 2
 
-LEAN = (
-    "--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "--spark-conf", "spark.sql.codegen.wholeStage=false", "--spark-conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
-)  # fmt: skip
-"""Compiling expressions does not pay in a short run."""
+LEAN = tuple(
+    spark_options(
+        {
+            name: INTERPRETED[name]
+            for name in (
+                "spark.driver.extraJavaOptions",
+                "spark.sql.codegen.wholeStage",
+                "spark.sql.codegen.factoryMode",
+                "spark.sql.lightweightPlanChangeValidation",
+            )
+        }
+    )
+)
+"""Compiling expressions and checking byte code and plans do not pay in a short run."""
 SMALL = ("--property", "auto.offset.reset=earliest", "--batch-records", "60")
 
 Outputs = dict[str, dict[tuple[int, bytes | None], list[tuple[bytes | None, int]]]]
@@ -149,10 +159,17 @@ class Scenario:
                 run_name, process, lambda: ends() > before, f"nothing is written to {sinks}", seconds, pause=0.01
             )
 
-    def await_said(self, run_name: str, process: subprocess.Popen[bytes], *words: str, seconds: float = 120) -> None:
-        """Wait until a new message of a run contains one of these words."""
+    def await_said(
+        self,
+        run_name: str,
+        process: subprocess.Popen[bytes],
+        *words: str,
+        since: int | None = None,
+        seconds: float = 120,
+    ) -> None:
+        """Wait until a message of a run contains one of these words; `since` is in bytes (None: from now on)."""
         path = self.folder / f"{run_name}.log"
-        before = path.stat().st_size
+        before = path.stat().st_size if since is None else since
 
         def heard() -> bool:
             fresh = path.read_bytes()[before:].decode("utf-8", "replace")
@@ -198,7 +215,7 @@ class Scenario:
         happened: Callable[[], bool],
         otherwise: str,
         seconds: float,
-        pause: float = 0.03,
+        pause: float = 0.1,
     ) -> None:
         await_in(process, happened, otherwise, lambda: self.said(run_name), seconds=seconds, pause=pause)
 

@@ -62,10 +62,9 @@ def test_a_run_outlives_whatever_dies_and_nothing_else_writes_beside_it(spark: S
         scenario.finish("quiet", spark)
         expected, blows = scenario.outputs("quiet"), Blows(scenario, "run", spark, random.Random(1))
         with running(scenario, "run") as process:
-            blows.kill_driver(process)
-        with running(scenario, "run") as process:
             blows.kill_workers(process, 1)
-            blows.kill_broker(process, broker, 1)
+            blows.kill_broker(process, broker)
+            blows.suspend_between_commits(process)
             blows.supersede(process, expected)
 
 
@@ -197,10 +196,8 @@ class Blows:
     spark: SparkSession
     random: random.Random
 
-    def kill_driver(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a driver when the broker has committed a batch that Spark's checkpoint has not."""
-        # To ask the broker for offsets without a pause takes a processor: not while Spark starts.
-        self.scenario.await_batch(self.run_name, process)
+    def suspend_between_commits(self, process: subprocess.Popen[bytes]) -> None:
+        """Suspend a run when the broker has committed a batch that Spark's checkpoint has not."""
         deadline = time.monotonic() + AHEAD_S
         while True:
             self.scenario.await_write(self.run_name, process, *self.scenario.sinks)
@@ -209,8 +206,7 @@ class Blows:
                 break
             assert time.monotonic() < deadline, "no batch is seen between its two commits"
             signal_all(process, signal.SIGCONT)
-        kill(process)
-        log.info("a driver was killed")
+        log.info("the run is suspended between its two commits")
 
     def kill_workers(self, process: subprocess.Popen[bytes], count: int) -> None:
         """Kill one worker after the other in a batch, and check that every query continues."""
@@ -222,12 +218,25 @@ class Blows:
         log.info("workers were killed")
         self._all_go_on(process)
 
-    def kill_broker(self, process: subprocess.Popen[bytes], broker: ReturningBroker, seconds: float) -> None:
-        """Kill the broker, restart it after some seconds, and check that every query continues."""
-        self.scenario.await_batch(self.run_name, process)
+    def kill_broker(
+        self, process: subprocess.Popen[bytes], broker: ReturningBroker, seconds: float | None = None
+    ) -> None:
+        """Kill the broker, restart it, and check that every query continues.
+
+        It is away for some seconds, or until the run says that it waits for it.
+        """
+        scenario, name = self.scenario, self.run_name
+        scenario.await_batch(name, process)
         time.sleep(self.random.uniform(0, 1))
-        broker.kill_and_return(seconds)
+        broker.kill()
+        if seconds is None:
+            scenario.await_said(name, process, "; waiting for it up to ", since=0)
+        else:
+            time.sleep(seconds)
+        broker.restart()
         log.info("the broker is back")
+        if seconds is None:
+            scenario.await_said(name, process, f"the broker {broker.address} answers again", since=0)
         self._all_go_on(process)
 
     def supersede(self, process: subprocess.Popen[bytes], expected: Outputs) -> None:

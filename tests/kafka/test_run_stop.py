@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,10 +19,11 @@ from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import Problem
-from kestrel_sql.kafka.run.run import ProductionRun, RunSettings
+from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, connect
 from kestrel_sql.queries.bad_records import BadRecords
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import await_rows, create, produce, read, start
+from tests.kafka.proxy import Proxy
 from tests.kafka.scenario import LEAN
 
 pytestmark = pytest.mark.spark
@@ -78,7 +81,27 @@ def test_a_signal_ends_a_run_between_two_batches(kafka: KafkaConfig, tmp_path: P
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("leaves", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_broker_that_is_away_at_the_start_is_waited_for(kafka: KafkaConfig) -> None:
+    proxy, said = Proxy(int(kafka.servers.rpartition(":")[2])), list[str]()
+    servers = f"{HOST}:{proxy.port}"
+    with ExitStack() as stack:
+        stack.callback(proxy.end)
+        away = stack.enter_context(ExitStack())
+        away.enter_context(proxy.refusing())
+
+        def say(text: str) -> None:
+            said.append(text)
+            away.close()
+
+        connect(KafkaConfig(servers=servers), say, patience=60, stop=Event())
+    [only] = said
+    assert only.startswith(f"the broker {servers} does not answer: ")
+    assert only.endswith("; trying again")
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("leaves", [False, True])
 def test_a_broker_that_is_away_is_waited_for(spark: SparkSession, tmp_path: Path, leaves: bool) -> None:
     port, patience = free_port(), 60 if leaves else 180
     servers = f"{HOST}:{port}"

@@ -72,7 +72,9 @@ def test_writers_go_on_when_their_broker_comes_back(tmp_path: Path, writers: int
             thread.start()
         await_more(done)
         for _ in range(kills):
-            broker.kill_and_return(2)
+            broker.kill()
+            time.sleep(2)
+            broker.restart()
             await_more(done)
         ended.set()
         for thread in threads:

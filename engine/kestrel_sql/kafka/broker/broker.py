@@ -25,14 +25,14 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.jars import broker_jars
-from kestrel_sql.spark.runtime.environment import prepare_environment
+from kestrel_sql.spark.runtime.environment import UNVERIFIED, prepare_environment
 
 HOST = "127.0.0.1"
 
 _START_SECONDS = 60
 _STOP_SECONDS = 20
-_JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""A broker of tests starts more often than it runs long: compiling less makes it start sooner."""
+_JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *UNVERIFIED.split())
+"""A broker of tests starts more often than it runs long: compiling and checking less makes it start sooner."""
 
 SETTINGS = {
     "process.roles": "broker,controller",

@@ -22,6 +22,9 @@ from kestrel_sql.spark.runtime.private_folder import private_folder
 ARCHIVE = "classes-"
 """How the name of an archive of classes begins."""
 
+UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""The classes are those of the installed jars; to check their byte code took a quarter of a first run."""
+
 _LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The options of the short-lived JVM that only puts the command of the other one together."""
 

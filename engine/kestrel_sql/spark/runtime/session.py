@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kestrel_sql.spark.runtime.class_archive import archive_options
-from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment, prepare_master
+from kestrel_sql.spark.runtime.environment import UNVERIFIED, log_settings, prepare_environment, prepare_master
 from kestrel_sql.spark.runtime.sockets import socket_settings
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -29,9 +29,6 @@ _LATE_COMPILER = (
 
 What the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores.
 """
-
-_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""The classes are those of the installed jars; to check their byte code took a quarter of a first run."""
 
 HEAP_VARIABLE = "KESTREL_TEST_HEAP"
 """The environment variable that says how large the heap of a test session may grow."""
@@ -79,7 +76,7 @@ INTERPRETED: Mapping[str, str] = {
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_UNVERIFIED}",
+    _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {UNVERIFIED}",
     # What Spark keeps for a user interface that nobody opens: the plans of a fused group are large.
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedJobs": "1",
