@@ -71,7 +71,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
 @pytest.fixture(scope="session")
 def secured(connector: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with passwords, certificates and ACLs."""
-    broker, found = start_secured(tmp_path_factory.mktemp("stores"))
+    broker, found = start_secured(tmp_path_factory.mktemp("stores"), lambda more: Broker.start(more=more))
     with broker:
         yield found
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -82,16 +82,22 @@ def signal_all(process: subprocess.Popen[bytes], number: int) -> None:
 class ReturningBroker:
     """A broker that can be killed and restarted at the same address with the same data."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
-        self._broker = Broker.start(data=data)
+    def __init__(self, data: Path, more: Mapping[str, str] | None = None) -> None:
+        self._data, self._more = data, more or {}
+        self._broker = Broker.start(data=data, more=self._more)
         self.address = self._broker.address
 
     def kill(self) -> None:
         self._broker.kill()
 
     def restart(self) -> None:
-        self._broker = Broker.start(int(self.address.rpartition(":")[2]), self._data)
+        self._broker = Broker.start(int(self.address.rpartition(":")[2]), self._data, self._more)
+
+    def __enter__(self) -> ReturningBroker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
 
 def _descendants(pid: int) -> Iterator[tuple[int, int]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -29,12 +30,14 @@ from cryptography.x509.oid import NameOID
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from tests.kafka.processes import ReturningBroker
 
 PASSWORD = "pw-that-nobody-may-see"
 _STORE = "pw-of-the-store"
 _PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="{PASSWORD}";'
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
+Started = TypeVar("Started", Broker, ReturningBroker)
 Right = tuple[ResourceType, str, AclOperation]
 _ALL: tuple[Right, ...] = (
     (ResourceType.TOPIC, "*", AclOperation.ALL),
@@ -69,11 +72,29 @@ def write_properties(path: Path, **properties: str) -> Path:
     return path
 
 
-def start_secured(folder: Path) -> tuple[Broker, Secured]:
-    """Start the broker; user `ann` has the password by PLAIN and by SCRAM-SHA-256."""
+def tls_properties(path: Path, secured: Secured) -> Path:
+    """Write what a client of the address with TLS needs."""
+    return write_properties(
+        path,
+        security_protocol="SASL_SSL",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_jaas_config=login("SCRAM-SHA-256"),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(secured.ca),
+    )
+
+
+def files_with_secrets(*places: Path) -> list[Path]:
+    """The files at or below these paths that contain the password."""
+    files = (file for place in places for file in (place, *place.rglob("*")) if file.is_file())
+    return [file for file in files if PASSWORD.encode() in file.read_bytes()]
+
+
+def start_secured(folder: Path, start: Callable[[Mapping[str, str]], Started]) -> tuple[Started, Secured]:
+    """Start a broker with more properties; user `ann` has the password by PLAIN and by SCRAM-SHA-256."""
     ca, stranger = (_certificate(folder, name) for name in ("broker", "stranger"))
     sasl, tls = free_port(), free_port()
-    broker = Broker.start(more=_settings(folder, sasl, tls))
+    broker = start(_settings(folder, sasl, tls))
     admin = admin_client(KafkaConfig(servers=broker.address))
     user = UserScramCredentialUpsertion(
         "ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), PASSWORD.encode()

@@ -18,10 +18,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from kestrel_sql.cli.main import ExitCode
 from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.applications import Applications
+from tests.kafka.helpers import spark_options
 from tests.kafka.processes import ReturningBroker, end, ending, kill, signal_all, workers
 from tests.kafka.scenario import ALL, FEW, Outputs, Scenario, compare
+from tests.kafka.secured import files_with_secrets, start_secured, tls_properties
 
 pytestmark = pytest.mark.spark
 
@@ -55,17 +58,26 @@ def undisturbed(kafka: KafkaConfig, spark: SparkSession, tmp_path_factory: pytes
     return get
 
 
-def test_a_run_outlives_whatever_dies_and_nothing_else_writes_beside_it(spark: SparkSession, tmp_path: Path) -> None:
-    with returning_broker(tmp_path) as broker:
+def test_a_run_over_tls_outlives_whatever_dies_and_nothing_else_writes_beside_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    broker, secured = start_secured(tmp_path, lambda more: ReturningBroker(tmp_path / "data", more))
+    properties, events = tls_properties(tmp_path / "client.properties", secured), tmp_path / "events"
+    events.mkdir()
+    options = ["--bootstrap-servers", secured.tls, "--kafka-config", str(properties)]
+    options += spark_options({"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()})
+    with broker:
         scenario = Scenario(broker.address, "kills", tmp_path, ROWS, int(time.time()) * 1000, FEW)
         scenario.produce()
         scenario.finish("quiet", spark)
         expected, blows = scenario.outputs("quiet"), Blows(scenario, "run", spark, random.Random(1))
-        with running(scenario, "run") as process:
+        with running(scenario, "run", *options) as process:
             blows.kill_workers(process, 1)
             blows.kill_broker(process, broker)
             blows.suspend_between_commits(process)
             blows.supersede(process, expected)
+    assert any(path.stat().st_size for path in events.rglob("*") if path.is_file())
+    assert files_with_secrets(events, tmp_path / "run", tmp_path / "run.log") == []
 
 
 @pytest.mark.nightly
@@ -128,8 +140,8 @@ def test_a_zombie_commits_nothing(undisturbed: Undisturbed, spark: SparkSession,
     assert same(scenario, name, expected)
 
 
-def running(scenario: Scenario, run_name: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    return ending(scenario.start(run_name, "--batch-records", "30"))
+def running(scenario: Scenario, run_name: str, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return ending(scenario.start(run_name, "--batch-records", "30", *options))
 
 
 def await_moment(scenario: Scenario, process: subprocess.Popen[bytes], number: int, random_: random.Random) -> None:
@@ -172,19 +184,10 @@ def ends_well(process: subprocess.Popen[bytes]) -> bool:
 @contextmanager
 def moved(scenario: Scenario, folder: Path) -> Iterator[tuple[Scenario, ReturningBroker]]:
     """The same input on a broker that can be killed."""
-    with returning_broker(folder) as broker:
+    with ReturningBroker(folder / "broker") as broker:
         there = replace(scenario, servers=broker.address, folder=folder)
         there.produce()
         yield there, broker
-
-
-@contextmanager
-def returning_broker(folder: Path) -> Iterator[ReturningBroker]:
-    broker = ReturningBroker(folder / "broker")
-    try:
-        yield broker
-    finally:
-        broker.kill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,7 @@ class Blows:
         broker.restart()
         log.info("the broker is back")
         if seconds is None:
-            scenario.await_said(name, process, f"the broker {broker.address} answers again", since=0)
+            scenario.await_said(name, process, " answers again", since=0)
         self._all_go_on(process)
 
     def supersede(self, process: subprocess.Popen[bytes], expected: Outputs) -> None:
@@ -255,7 +258,9 @@ class Blows:
         signal_all(process, signal.SIGCONT)
         # It was in the midst of a batch, which is done.
         scenario.await_said(name, process, "trying again", " failed: ")
-        kill(process)
+        # A terminal tells all processes of the command.
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) in (ExitCode.OK, ExitCode.REFUSED), scenario.said(name)
         assert same(scenario, name, expected)
 
     def _all_go_on(self, process: subprocess.Popen[bytes]) -> None:

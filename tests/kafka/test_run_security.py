@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -18,21 +17,21 @@ from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.run import connect
-from tests.kafka.helpers import await_rows, create, produce, read, start
+from tests.kafka.helpers import await_rows, create, produce, read, spark_options, start
 from tests.kafka.processes import ending
 from tests.kafka.scenario import LEAN
-from tests.kafka.secured import PASSWORD, Secured, login, write_properties
+from tests.kafka.secured import PASSWORD, Secured, files_with_secrets, login, tls_properties, write_properties
 
 pytestmark = pytest.mark.spark
 
 WRONG = "another-pw-that-nobody-may-see"
 
 APP = """
-CREATE STREAM S (K STRING KEY, G STRING, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
+CREATE STREAM S (K STRING KEY, G STRING, V INT) WITH (KAFKA_TOPIC='{0}s', VALUE_FORMAT='JSON');
 INSERT INTO S (ROWTIME, K, G, V) VALUES (50, 'k9', 'g', 9);
-CREATE STREAM F WITH (KAFKA_TOPIC='f') AS SELECT * FROM S WHERE V > 1;
-CREATE TABLE C WITH (KAFKA_TOPIC='c') AS SELECT G, COUNT(*) AS N FROM F GROUP BY G;
-PRINT s FROM BEGINNING LIMIT 1;
+CREATE STREAM F WITH (KAFKA_TOPIC='{0}f') AS SELECT * FROM S WHERE V > 1;
+CREATE TABLE C WITH (KAFKA_TOPIC='{0}c') AS SELECT G, COUNT(*) AS N FROM F GROUP BY G;
+PRINT {0}s FROM BEGINNING LIMIT 1;
 """
 
 
@@ -95,7 +94,7 @@ def test_a_wrong_password_ends_the_command_without_a_trace(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "app.sql"
-    script.write_text(APP, encoding="utf-8")
+    script.write_text(APP.format(""), encoding="utf-8")
     file = write_properties(
         tmp_path / "client.properties",
         security_protocol="SASL_PLAINTEXT",
@@ -111,50 +110,74 @@ def test_a_wrong_password_ends_the_command_without_a_trace(
 
 
 @pytest.mark.rules("E12.3")
-def test_a_run_over_tls_works_until_ctrl_c_and_shows_no_secret(secured: Secured, tmp_path: Path) -> None:
-    create(secured.open, 2, "s")
-    produce(secured.open, "s", [(f"k{n}", json.dumps({"G": f"g{n % 2}", "V": n}), 100 + n) for n in range(10)])
-    produce(secured.open, "s", [("bad", "{", 200)])
-    script, events, checkpoint, log = (tmp_path / name for name in ("app.sql", "events", "checkpoint", "log"))
+@pytest.mark.usefixtures("commands")
+def test_a_run_over_tls_works_until_ctrl_c(secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options, ended = _prepared("here_", secured, tmp_path), Event()
+
+    def interrupt() -> None:
+        await_rows(secured.open, ["here_c"], 2, 8)
+        if not ended.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=interrupt, daemon=True)
+    thread.start()
+    code = main(["run", str(tmp_path / "app.sql"), "--bootstrap-servers", secured.tls, *options])
+    ended.set()
+    thread.join()
+    out, said = capfd.readouterr()
+    assert code == ExitCode.OK, said
+    _check("here_", secured, tmp_path, said + out)
+    assert PASSWORD not in out + said
+
+
+@pytest.mark.nightly
+@pytest.mark.rules("E12.3")
+def test_a_process_over_tls_works_until_ctrl_c_and_shows_no_secret(secured: Secured, tmp_path: Path) -> None:
+    events, log = tmp_path / "events", tmp_path / "log"
     events.mkdir()
-    script.write_text(APP, encoding="utf-8")
-    file = write_properties(
-        tmp_path / "client.properties",
-        security_protocol="SASL_SSL",
-        sasl_mechanism="SCRAM-SHA-256",
-        sasl_jaas_config=login("SCRAM-SHA-256"),
-        ssl_truststore_type="PEM",
-        ssl_truststore_location=str(secured.ca),
-    )
-    progress = tmp_path / "progress.json"
-    options = ["--kafka-config", str(file), "--processing-log-topic", "processing", "--json-progress", str(progress)]
-    options += ["--property", "auto.offset.reset=earliest", *LEAN, "--master", "local[1]"]
-    options += ["--spark-conf", "spark.eventLog.enabled=true", "--spark-conf", f"spark.eventLog.dir={events.as_uri()}"]
-    with ending(start(script, secured.tls, checkpoint, *options, log=log)) as run:
-        assert await_rows(secured.open, ["c"], 2, 8) == 9
+    conf = spark_options({"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()})
+    options = [*_prepared("there_", secured, tmp_path), *LEAN, "--master", "local[1]", *conf]
+    with ending(start(tmp_path / "app.sql", secured.tls, tmp_path / "checkpoint", *options, log=log)) as run:
+        assert await_rows(secured.open, ["there_c"], 2, 8) == 9
         # A terminal tells all processes of the command.
         os.killpg(run.pid, signal.SIGINT)
         assert run.wait(60) == 0, log.read_text(encoding="utf-8")
-    _check_messages(log.read_text(encoding="utf-8"))
-    assert {(key, value) for _, key, value, _ in read(secured.open, "c", 2)} >= {
+    _check("there_", secured, tmp_path, log.read_text(encoding="utf-8"))
+    assert any(path.stat().st_size for path in events.rglob("*") if path.is_file())
+    assert files_with_secrets(log, events) == []
+
+
+def _prepared(name: str, secured: Secured, folder: Path) -> list[str]:
+    """Write script, properties and records; return the options of the run."""
+    create(secured.open, 2, f"{name}s")
+    produce(secured.open, f"{name}s", [(f"k{n}", json.dumps({"G": f"g{n % 2}", "V": n}), 100 + n) for n in range(10)])
+    produce(secured.open, f"{name}s", [("bad", "{", 200)])
+    (folder / "app.sql").write_text(APP.format(name), encoding="utf-8")
+    options = ["--kafka-config", str(tls_properties(folder / "client.properties", secured))]
+    options += ["--processing-log-topic", f"{name}log", "--json-progress", str(folder / "progress.json")]
+    return [*options, "--checkpoint", str(folder / "checkpoint"), "--property", "auto.offset.reset=earliest"]
+
+
+def _check(name: str, secured: Secured, folder: Path, said: str) -> None:
+    _check_messages(name, said)
+    assert {(key, value) for _, key, value, _ in read(secured.open, f"{name}c", 2)} >= {
         (b"g0", b'{"N":4}'),
         (b"g1", b'{"N":4}'),
         (b"g", b'{"N":1}'),
     }
-    [(_, _, entry, _)] = read(secured.open, "processing", 1)
-    _check_entry(json.loads(entry or b""))
-    _check_progress(progress)
-    assert any(path.stat().st_size for path in events.rglob("*") if path.is_file())
-    assert not [path for path in _files(log, events, checkpoint, progress) if PASSWORD.encode() in path.read_bytes()]
+    [(_, _, entry, _)] = read(secured.open, f"{name}log", 1)
+    _check_entry(name, json.loads(entry or b""))
+    _check_progress(name, folder / "progress.json")
+    assert files_with_secrets(folder / "checkpoint", folder / "progress.json") == []
 
 
-def _check_messages(said: str) -> None:
+def _check_messages(name: str, said: str) -> None:
     steps = [
         "connecting to ",
         "connected; 5 statements",
         "planned",
         "running until Ctrl-C: CSAS_F_0, CTAS_C_1",
-        "CSAS_F_0: the record at s, partition ",
+        f"CSAS_F_0: the record at {name}s, partition ",
         "1 bad record: CSAS_F_0 1",
     ]
     found = [said.find(step) for step in steps]
@@ -164,33 +187,31 @@ def _check_messages(said: str) -> None:
     assert "Traceback" not in said
 
 
-def _check_entry(entry: dict[str, object]) -> None:
+def _check_entry(name: str, entry: dict[str, object]) -> None:
     source = entry["source"]
     assert isinstance(source, dict)
-    assert (source["topic"], source["partition"] in (0, 1), source["offset"] >= 0) == ("s", True, True)
+    assert (source["topic"], source["partition"] in (0, 1), source["offset"] >= 0) == (f"{name}s", True, True)
     assert entry["level"] == "ERROR"
     assert str(entry["logger"]).startswith("processing.CSAS_F_0.")
     message = entry["message"]
     assert isinstance(message, dict)
     assert message["type"] == 0
     assert message["deserializationError"]["target"] == "value"
-    assert message["deserializationError"]["topic"] == "s"
+    assert message["deserializationError"]["topic"] == f"{name}s"
     assert len(message) == 2
 
 
-def _check_progress(path: Path) -> None:
+def _check_progress(name: str, path: Path) -> None:
     last = {state["query"]: state for state in map(json.loads, path.read_text(encoding="utf-8").splitlines())}
     # The record that nobody can decode is one of 12 that went in; of the others, 9 are above 1.
-    assert (last["CSAS_F_0"]["rows_in"], last["CSAS_F_0"]["rows_out"], last["CSAS_F_0"]["lag"]) == (12, 9, {"s": 0})
-    assert (last["CTAS_C_1"]["rows_in"], last["CTAS_C_1"]["rows_out"], last["CTAS_C_1"]["lag"]) == (9, 9, {"f": 0})
+    assert (last["CSAS_F_0"]["rows_in"], last["CSAS_F_0"]["rows_out"], last["CSAS_F_0"]["lag"]) == (
+        12,
+        9,
+        {f"{name}s": 0},
+    )
+    assert (last["CTAS_C_1"]["rows_in"], last["CTAS_C_1"]["rows_out"], last["CTAS_C_1"]["lag"]) == (
+        9,
+        9,
+        {f"{name}f": 0},
+    )
     assert all(state["error"] == "" and state["time"] > 1_700_000_000_000 for state in last.values())
-
-
-def _files(*places: Path) -> Iterator[Path]:
-    for place in places:
-        found = (
-            [place]
-            if place.is_file()
-            else [Path(folder) / name for folder, _, names in os.walk(place) for name in names]
-        )
-        yield from found
