@@ -25,6 +25,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Tests and what they start leave no JVM behind.
 os.environ["KESTREL_COLD"] = "1"
 
+# No JVM of a test runs for long enough to win back what Java's best compiler takes: a quarter of a short run.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Report from the process that has the terminal."""

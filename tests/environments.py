@@ -73,7 +73,7 @@ def _pip(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def install(wheel: Path, folder: Path, extra: str = "") -> Environment:
+def install(wheel: Path, folder: Path) -> Environment:
     """Make an environment with the wheel and links to what it declares, as it is installed where this runs.
 
     Each distribution is linked by itself: nothing leads to the folder where it lies, so neither a package that is not
@@ -92,11 +92,21 @@ def install(wheel: Path, folder: Path, extra: str = "") -> Environment:
         "--quiet",
         str(wheel),
     )
-    (own,) = metadata.distributions(path=[str(made.packages)])
-    for name in sorted(_closure(own, extra)):
-        _link(metadata.distribution(name), made.packages)
+    _link_all(made, "")
     _link_archive(made)
     return made
+
+
+def add_extra(made: Environment, extra: str) -> Environment:
+    """Link what an extra of the wheel needs, too."""
+    _link_all(made, extra)
+    return made
+
+
+def _link_all(made: Environment, extra: str) -> None:
+    own = next(found for found in metadata.distributions(path=[str(made.packages)]) if found.name == "kestrel-sql")
+    for name in sorted(_closure(own, extra)):
+        _link(metadata.distribution(name), made.packages)
 
 
 def _link_archive(made: Environment) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import ROOT, Environment, build_wheel, install, install_from_the_network
+from tests.environments import ROOT, Environment, add_extra, build_wheel, install, install_from_the_network
 
 APP = """
 CREATE STREAM ORDERS (ID INT KEY, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
@@ -30,6 +30,10 @@ tests:
 CONFIGURATION = '[tool.pytest.ini_options]\nqtt_cases = ["test-cases"]\n'
 
 
+# One environment first lacks the extra and then has it. Tests of one mark run in the order of the file.
+pytestmark = pytest.mark.spark
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("sources"))
@@ -41,8 +45,8 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.fixture(scope="module")
-def full(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return install(wheel, tmp_path_factory.mktemp("full"), "qtt")
+def full(base: Environment) -> Environment:
+    return add_extra(base, "qtt")
 
 
 @pytest.fixture
@@ -79,23 +83,21 @@ def test_the_engine_is_installed_without_the_harness_s_packages(base: Environmen
     assert done.stdout.splitlines() == ["jsonschema", "pytest", "xdist", "jsonschema"], done.stderr
 
 
-@pytest.mark.parametrize("name", ["base", "full"])
-def test_packages_come_from_the_environment(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    environment = request.getfixturevalue(name)
-    code = (
-        "import sys, kestrel_sql, kestrel_qtt; print(*kestrel_sql.__path__, *kestrel_qtt.__path__, *sys.path,"
-        " sep='\\n')"
-    )
-    done = environment.run("python", "-c", code, cwd=tmp_path)
-    engine, harness, *path = done.stdout.splitlines()
-    assert [engine, harness] == [str(environment.packages / package) for package in ("kestrel_sql", "kestrel_qtt")]
-    assert not any(Path(folder).is_relative_to(ROOT) for folder in path if folder)
-
-
 def test_qtt_without_the_extra_says_what_to_install(base: Environment, project: Path) -> None:
     done = base.run("qtt", "run", "test-cases", cwd=project)
     assert done.returncode == 2
     assert done.stderr == "qtt: the harness needs the package jsonschema, which pip install 'kestrel-sql[qtt]' brings\n"
+
+
+def assert_packages_come_from(environment: Environment, folder: Path) -> None:
+    code = (
+        "import sys, kestrel_sql, kestrel_qtt; print(*kestrel_sql.__path__, *kestrel_qtt.__path__, *sys.path,"
+        " sep='\\n')"
+    )
+    done = environment.run("python", "-c", code, cwd=folder)
+    engine, harness, *path = done.stdout.splitlines()
+    assert [engine, harness] == [str(environment.packages / package) for package in ("kestrel_sql", "kestrel_qtt")]
+    assert not any(Path(folder).is_relative_to(ROOT) for folder in path if folder)
 
 
 def assert_the_shell_answers(environment: Environment, folder: Path) -> None:
@@ -122,17 +124,16 @@ def assert_the_cases_pass(environment: Environment, project: Path) -> None:
     assert "test-cases/a.yaml::small-orders-are-dropped PASSED" in done.stdout
 
 
-@pytest.mark.spark
 def test_the_engine_runs_without_the_harness_s_packages(base: Environment, project: Path) -> None:
+    assert_packages_come_from(base, project)
     assert_the_shell_answers(base, project)
 
 
-@pytest.mark.spark
 def test_a_project_of_three_files(full: Environment, project: Path) -> None:
+    assert_packages_come_from(full, project)
     assert_the_cases_pass(full, project)
 
 
-@pytest.mark.spark
 @pytest.mark.nightly
 def test_the_wheel_and_all_it_needs_from_the_registry(
     wheel: Path, project: Path, tmp_path_factory: pytest.TempPathFactory
