@@ -19,7 +19,7 @@ from kestrel_sql.topics.records import Record
 
 PARTITIONS = 3
 PAGES = 4
-BATCHES = 6
+BATCHES = 4
 END = 100_000
 """Milliseconds; a jump of more than a day would lose windows before they are given out."""
 

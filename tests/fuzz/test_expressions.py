@@ -200,7 +200,7 @@ def test_every_operator_and_cast() -> None:
     assert not list(map(str, batch_of(open_test_session(), bounds, rows, nested=False)[1]))
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.nightly)])
 def test_arrow_gives_what_the_evaluator_gives(count: int) -> None:
     rng = random.Random(4)
     generator, rows = Generator(rng), some_rows(rng, 30)
@@ -211,7 +211,7 @@ def test_arrow_gives_what_the_evaluator_gives(count: int) -> None:
         if found is not None:
             taken += 1
             assert repr(found) == repr(in_evaluator(bound, rows, nested=False)), format_expression(bound.node)
-    assert taken > 150
+    assert taken > 100
 
 
 def test_a_decimal_constant_has_its_own_scale_on_arrow() -> None:

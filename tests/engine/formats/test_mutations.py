@@ -93,7 +93,7 @@ def test_mutated_messages(name: str) -> None:
     check(name, BATCH, seed=0)
     tracemalloc.start()
     try:
-        readable = check(name, 2_000, seed=1)
+        readable = check(name, 1_000, seed=1)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
