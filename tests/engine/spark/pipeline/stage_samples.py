@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ CREATE TABLE U (K STRING PRIMARY KEY, N STRING) WITH (KAFKA_TOPIC='u', VALUE_FOR
 ROWS, SEED = 400, 3
 
 
+@cache
 def built(text: str) -> Pipeline:
     session = Session()
     for parsed in session.parse(SOURCES + text):
