@@ -20,7 +20,7 @@ from kestrel_qtt.cases.decode import (
     serdes_of,
     topic_of,
 )
-from kestrel_qtt.cases.discovery import CaseFile, Kind, case_file
+from kestrel_qtt.cases.discovery import SPEC_FILE, CaseFile, Kind, case_file
 from kestrel_qtt.cases.expand import FORMAT, Variant, expand
 from kestrel_qtt.cases.files import CaseFiles, Parts
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger, ledger_of, load_gaps
@@ -32,7 +32,7 @@ from kestrel_qtt.cases.schema import case_problems, file_problems
 from kestrel_qtt.ksqldb.rest_cases import is_rest, rest_cases
 from kestrel_qtt.ksqldb.sql_scripts import script_cases
 from kestrel_qtt.ksqldb.three_file import three_file_case
-from kestrel_qtt.plans.store import PlanStoreError, find_plans
+from kestrel_qtt.plans.store import PlanStoreError, plan_at
 from kestrel_qtt.plans.store import load_stored as load_plan
 
 CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.test_functions", "kestrel_qtt.ksqldb.test_aggregates")
@@ -150,8 +150,8 @@ def load_stored(file: CaseFile) -> Case:
     """Load the case of a stored `spec.json`; it executes the `plan.json` beside it; raise CaseFileError."""
     path = file.path
     try:
-        stored = [plan for plan in find_plans(path.parent) if plan.spec_file == path]
-        spec: Json = load_plan(stored[0])[1] if stored else parse_json(_read(path))
+        stored = plan_at(path.parent) if path.name == SPEC_FILE else None
+        spec: Json = parse_json(_read(path)) if stored is None else load_plan(stored)[1]
     except PlanStoreError as error:
         raise CaseFileError(path, 1, str(error)) from error
     except TextError as error:

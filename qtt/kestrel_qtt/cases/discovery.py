@@ -93,8 +93,8 @@ class Finder:
         full = _absolute(path)
         if full.suffix not in SUFFIXES:
             return None
-        named = [folder for each in self.named if (folder := _absolute(each)) in full.parents]
-        given = [folder for each in self.given if (folder := _absolute(each)) in full.parents]
+        named = [folder for each in self.named if _is_below(full, folder := _absolute(each))]
+        given = [folder for each in self.given if _is_below(full, folder := _absolute(each))]
         is_given = any(_absolute(each) == full for each in self.given)
         bases = [*named, *given, *([full.parent] if is_given else [])]
         if not bases:
@@ -191,7 +191,7 @@ def _content(path: Path) -> bytes:
 def _case_file(path: Path, kind: Kind, base: Path, *, ksqldb: bool) -> CaseFile:
     """The file, which was asked for by way of the folder `base`."""
     full = _absolute(path)
-    folders = (base, *reversed([folder for folder in full.parents if base in folder.parents]))
+    folders = (base, *reversed([folder for folder in full.parents if _is_below(folder, base)]))
     for folder in folders:
         expected = KSQLDB_FOLDERS.get(folder.name)
         if expected is kind or (expected is Kind.REST and kind is Kind.CASES):
@@ -228,6 +228,11 @@ def _files(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
 def _is_left_out(folder: Path) -> bool:
     """Whether a folder is hidden, or holds packages that were installed."""
     return folder.name.startswith(".") or folder.name == "node_modules" or (folder / "pyvenv.cfg").is_file()
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    """Whether an absolute path lies below an absolute folder; `Path.parents` takes ten times as long."""
+    return str(path).startswith(os.path.join(folder, ""))
 
 
 def _depth(folder: Path) -> int:

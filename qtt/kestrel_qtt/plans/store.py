@@ -104,6 +104,11 @@ def find_plans(root: Path) -> list[StoredPlan]:
     return sorted(plans, key=lambda plan: (plan.home, plan.age))
 
 
+def plan_at(folder: Path) -> StoredPlan | None:
+    """Return the plan that is stored in a folder, None if there is none; raise PlanStoreError as `find_plans`."""
+    return _stored(folder) if (folder / PLAN_FILE).is_file() else None
+
+
 def newest_plans(plans: Iterable[StoredPlan]) -> dict[Path, StoredPlan]:
     """Return the newest plan of each case, by the folder of the case."""
     return {plan.home: plan for plan in sorted(plans, key=lambda plan: plan.age)}

@@ -7,6 +7,7 @@ imported with the first case file only.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _CHUNKED = "qtt_chunked"
 _EQUAL_QUERIES = "qtt_equal_queries"
 _EQUAL = pytest.StashKey[int]()
 _FINDER = pytest.StashKey[Finder]()
+_FILE_AT = pytest.StashKey[Callable[[Path], CaseFile | None]]()
 _SUITE = pytest.StashKey[Any]()
 
 
@@ -117,7 +119,9 @@ def pytest_configure(config: pytest.Config) -> None:
     is_given = config.args_source is pytest.Config.ArgsSource.ARGS
     given = tuple(_paths(config)) if is_given else ()
     config.stash[_EQUAL] = 0
-    config.stash[_FINDER] = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
+    finder = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
+    config.stash[_FINDER] = finder
+    config.stash[_FILE_AT] = cache(finder.at)
 
 
 def _paths(config: pytest.Config) -> list[Path]:
@@ -127,7 +131,7 @@ def _paths(config: pytest.Config) -> list[Path]:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CaseCollector | None:
     """Collect a case file."""
-    file = parent.config.stash[_FINDER].at(file_path)
+    file = parent.config.stash[_FILE_AT](file_path)
     return None if file is None else CaseCollector.from_parent(parent, path=file_path, file=file)
 
 
@@ -214,7 +218,7 @@ def case_filter(config: pytest.Config) -> Callable[[str], bool]:
     def is_case(nodeid: str) -> bool:
         path = nodeid.partition("::")[0]
         if path not in found:
-            found[path] = path.endswith(SUFFIXES) and config.stash[_FINDER].at(config.rootpath / path) is not None
+            found[path] = path.endswith(SUFFIXES) and config.stash[_FILE_AT](config.rootpath / path) is not None
         return found[path]
 
     return is_case

@@ -18,7 +18,7 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
         super().__init__(config, log)
         self.size = size
         self.is_case = is_case
-        self.chunks: dict[str, str] = {}
+        self.chunks: dict[str, str] | None = None
 
     def remove_node(self, node: Any) -> str | None:
         """Give the tests of a dead worker to the others, and report the test that it ran, which is not retried.
@@ -47,6 +47,6 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
                 return
 
     def _split_scope(self, nodeid: str) -> str:
-        if not self.chunks:
+        if self.chunks is None:
             self.chunks = chunk_names(self.collection, self.is_case, self.size, len(self.nodes))
         return self.chunks.get(nodeid, nodeid)
