@@ -121,7 +121,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_EQUAL] = 0
     finder = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
     config.stash[_FINDER] = finder
-    config.stash[_FILE_AT] = cache(finder.at)
+    file_at: Callable[[Path], CaseFile | None] = cache(finder.at)
+    config.stash[_FILE_AT] = file_at
 
 
 def _paths(config: pytest.Config) -> list[Path]:
