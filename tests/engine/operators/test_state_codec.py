@@ -49,7 +49,7 @@ def test_a_packed_state_is_smaller_and_decodes_to_the_same() -> None:
         (b"\x63\x80", "version 99"),
         (dump_state({"x": [1, 2]})[:-1], "damaged"),
         (dump_state({"x": 1}) + b"\x00", "damaged"),
-        (b"\x01\x90", "damaged"),
+        (b"\x01\x90", "damaged: expected a dict, got list"),
         (b"\x01\x81\xa1x\xd4\x07\x00", "damaged"),
         (b"\x01\x81\xa1x\xd4\x01z", "damaged"),
         (b"\x02", "damaged"),
