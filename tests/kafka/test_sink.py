@@ -234,7 +234,8 @@ def test_the_number_of_a_batch_is_committed_in_the_consumer_group(
         assert consumer.committed([TopicPartition(name, 0)], 30)[0].offset == 7
 
 
-def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.nightly)])
+def test_keys_hash_as_in_java(spark: SparkSession, count: int) -> None:
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     urls = gateway.new_array(jvm.java.net.URL, 1)
@@ -246,7 +247,7 @@ def test_keys_hash_as_in_java(spark: SparkSession, kafka: KafkaConfig) -> None:
     types[0] = jvm.java.lang.Class.forName("[B")
     method = utils.getMethod("murmur2", types)
     random_ = random.Random(7)
-    keys = [random_.randbytes(random_.randrange(60)) for _ in range(10_000)]
+    keys = [random_.randbytes(random_.randrange(60)) for _ in range(count)]
     ours = murmur2_all(pa.array(keys, pa.binary())).astype("int32").tolist()
     arguments = gateway.new_array(jvm.java.lang.Object, 1)
     for key, hashed in zip(keys, ours, strict=True):

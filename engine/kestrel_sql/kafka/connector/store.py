@@ -13,7 +13,7 @@ from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import s3_jars
-from kestrel_sql.kafka.connector.maven import on_loopback
+from kestrel_sql.kafka.connector.maven import SHORT_LIVED, on_loopback
 from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment
 from kestrel_sql.spark.state.checkpoint_path import Store, StorePath, manager_settings
 
@@ -28,7 +28,6 @@ _PATIENT = {
 }
 """HDFS is asked again every two seconds, thirty times."""
 
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _END_S = 10
 
 
@@ -55,7 +54,7 @@ def open_store_to_read(uri: str, settings: Mapping[str, str]) -> Iterator[StoreP
     """
     prepare_environment()
     conf = SparkConf(loadDefaults=False)
-    conf.set("spark.driver.extraJavaOptions", f"{_SHORT_LIVED} {log_settings()}")
+    conf.set("spark.driver.extraJavaOptions", f"{SHORT_LIVED} {log_settings()}")
     if uri.startswith("s3a:"):
         conf.set("spark.driver.extraClassPath", os.pathsep.join(map(str, s3_jars().paths)))
     launch: Any = launch_gateway
