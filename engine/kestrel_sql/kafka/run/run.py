@@ -95,6 +95,7 @@ class ProductionRun:
     _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
     _away: float | None = None
+    _missed: str = ""
     _stop_since: float | None = None
     _cut: set[str] = field(default_factory=set)
 
@@ -260,25 +261,34 @@ class ProductionRun:
             # A deleted topic has no offsets either; `_watch` reports that, and waiting does not help.
             if offsets.problem() is None:
                 self._answers()
-            elif self._away is None:
-                self._away = time.monotonic()
-                self.say(f"{error.message}; waiting for it up to {self.settings.patience:.0f} s")
+            else:
+                self._misses(self._broker, error.message)
             return
         self._answers()
         for query in queries:
             query.progress.measure_lag(ends)
 
+    @property
+    def _broker(self) -> str:
+        return f"the broker {self.settings.config.servers}"
+
+    def _misses(self, what: str, message: str) -> None:
+        """Note that the broker or the store of the checkpoint is away; tell the user once."""
+        if self._away is None:
+            self._away, self._missed = time.monotonic(), what
+            self.say(f"{message}; waiting for it up to {self.settings.patience:.0f} s")
+
     def _answers(self) -> None:
         if self._away is not None:
             self._away = None
-            self.say(f"the broker {self.settings.config.servers} answers again")
+            self.say(f"{self._missed} answers again")
 
     def _watch(self, offsets: BrokerOffsets) -> None:
         """Stop queries whose topics have changed, and give up if the broker has not answered for too long."""
         if self._away is not None:
             if time.monotonic() - self._away > self.settings.patience:
                 raise EngineError(
-                    f"the broker {self.settings.config.servers} did not answer for {self.settings.patience:.0f} s",
+                    f"{self._broker} did not answer for {self.settings.patience:.0f} s",
                     hint="nothing is lost: run the same command again to resume from the checkpoint",
                 )
             return
@@ -313,20 +323,25 @@ class ProductionRun:
 
     def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
         """Why the topics of a query do not let it resume; waits for the broker and for the store of the checkpoint."""
-        since, told = time.monotonic(), ""
+        since = time.monotonic()
         while not self.stop.is_set():
             try:
-                return damaged(query.prepared.stored, self._folder, offsets)
+                flaw = damaged(query.prepared.stored, self._folder, offsets)
             except (QueryError, OSError) as error:
-                message = error.message if isinstance(error, QueryError) else str(error.strerror or error)
+                what, message = (
+                    (self._broker, error.message)
+                    if isinstance(error, QueryError)
+                    else ("the store of the checkpoint", str(error.strerror or error))
+                )
                 if time.monotonic() - since > self.settings.patience:
                     raise EngineError(
                         message, hint="nothing is lost: run the same command again to resume from the checkpoint"
                     ) from error
-                if message != told:
-                    self.say(f"{message}; waiting for it")
-                told = message
+                self._misses(what, message)
                 self.stop.wait(_BROKER_S)
+            else:
+                self._answers()
+                return flaw
         return None
 
     def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:

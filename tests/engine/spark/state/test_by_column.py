@@ -161,7 +161,7 @@ def some_parameters() -> Iterator[Any]:
             yield pytest.param(keys, window, end, seeds, id=f"{name}-{len(seeds)}", marks=marks)
 
 
-@pytest.mark.parametrize(("keys", "window", "end", "seeds"), some_parameters())
+@pytest.mark.parametrize(("keys", "window", "end", "seeds"), [*some_parameters()])
 def test_aggregates_over_columns_give_the_results_of_single_rows(
     keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
