@@ -1,4 +1,4 @@
-"""Tests requests for offsets of partitions whose leader has moved, restarted or gone."""
+"""Tests requests for offsets after a restart of the broker, which refuses those with an old leader epoch."""
 
 from __future__ import annotations
 
@@ -41,27 +41,11 @@ def offsets(code: int) -> tuple[BrokerOffsets, _Restarted]:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError._TIMED_OUT,
-    ],
+    "code", [KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION]
 )
 def test_offsets_are_asked_of_the_leader_of_today(code: int) -> None:
     asked, _ = offsets(code)
     assert asked.ends([("in", 0), ("in", 1)], 5.0) == {("in", 0): 7, ("in", 1): 7}
-
-
-def test_a_leader_that_is_gone_is_waited_for_shortly_then_longer_and_not_beyond_the_end() -> None:
-    asked, admin = offsets(KafkaError._TIMED_OUT)
-    patience: list[float] = []
-    answer = admin.list_offsets
-    admin.list_offsets = lambda request, **options: patience.append(options["request_timeout"]) or answer(request)
-    admin.list_topics = lambda timeout: setattr(admin, "is_known", len(patience) > 2)
-    assert asked.ends([("in", 0)], 5.0) == {("in", 0): 7}
-    assert patience == [1.0, 2.0, 4.0, pytest.approx(5.0, abs=0.5)]
 
 
 def test_a_refusal_is_reported_at_once() -> None:

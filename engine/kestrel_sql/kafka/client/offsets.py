@@ -26,17 +26,9 @@ _MARKED_S = 0.05
 _SETTLED_S = 10.0
 _NONE = -1
 _SPEC: Any = OffsetSpec
-_FIRST_S = 1.0
-"""How long an answer may take before other leaders are looked for; twice as long each time."""
 _MOVED = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - its public name
-    }
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
 )
-"""Errors after which another node may lead the partition. The client waits for a node that is gone until the end."""
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
 
 
@@ -168,12 +160,11 @@ class BrokerOffsets:
         timeout: float | None = None,
     ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
-        deadline = time.monotonic() + (timeout or self._timeout)
-        patience = _FIRST_S
+        patience = timeout or self._timeout
+        deadline = time.monotonic() + patience
         while True:
-            left = max(deadline - time.monotonic(), _MARKED_S)
             answers = (
-                self._admin.list_offsets(request, isolation_level=isolation, request_timeout=min(patience, left))
+                self._admin.list_offsets(request, isolation_level=isolation, request_timeout=patience)
                 if request
                 else {}
             )
@@ -189,7 +180,6 @@ class BrokerOffsets:
                         ) from error
             if not has_moved:
                 return found
-            patience *= 2
             self._refresh_leaders()
 
     def _refresh_leaders(self) -> None:
