@@ -14,6 +14,7 @@ from kestrel_sql.errors import AccessError, EngineError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.topics.records import Record
 
 TIMEOUT = 30
@@ -151,17 +152,20 @@ def _partitions(config: KafkaConfig, topic: str, start: int) -> list[TopicPartit
     return [TopicPartition(topic, partition, start) for partition in range(count)]
 
 
-def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) -> Iterator[list[Record]]:
+def until_ends(
+    consumer: Consumer, partitions: int, ends: Mapping[Position, int] | None = None
+) -> Iterator[list[Record]]:
     """Return the records up to the ends of all partitions, in chunks.
 
-    Waits for open transactions if `settled`. Without it, a transaction that was committed just now may be missing,
-    because a broker answers a commit before it has marked every partition.
+    With `ends`, a partition is read at least up to this offset, and open transactions before it are waited for.
+    Without them, a transaction that was committed just now may be missing, because a broker answers a commit before it
+    has marked every partition, and a leader that is new may report an earlier end.
 
     Raises:
         EngineError: the broker sends nothing for too long.
         KafkaException: the broker refuses.
     """
-    ended: set[tuple[str | None, int | None]] = set()
+    ended: set[Position] = set()
     deadline = time.monotonic() + TIMEOUT
     while len(ended) < partitions:
         messages = consumer.consume(_CHUNK, 0.1)
@@ -169,23 +173,16 @@ def until_ends(consumer: Consumer, partitions: int, *, settled: bool = False) ->
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker sent nothing for {TIMEOUT} s", hint="check that it still runs")
-        ends = [message for message in messages if _is_end(message)]
-        ended |= {
-            (message.topic(), message.partition()) for message in ends if not settled or _is_last(consumer, message)
-        }
+        for end in filter(_is_end, messages):
+            position = end.topic() or "", end.partition() or 0
+            if (end.offset() or 0) >= (ends or {}).get(position, 0):
+                ended.add(position)
         yield [to_record(message) for message in _good(messages)]
 
 
 def _is_end(message: Message) -> bool:
     error = message.error()
     return error is not None and error.code() == _END_OF_PARTITION
-
-
-def _is_last(consumer: Consumer, end: Message) -> bool:
-    """Whether no record of an open transaction follows."""
-    partition = TopicPartition(end.topic() or "", end.partition() or 0)
-    _, high = consumer.get_watermark_offsets(partition, cached=True)
-    return (end.offset() or 0) >= high
 
 
 def _good(messages: Iterable[Message]) -> Iterator[Message]:

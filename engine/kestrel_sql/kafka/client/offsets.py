@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from kestrel_sql.errors import QueryError
@@ -26,9 +26,19 @@ _MARKED_S = 0.05
 _SETTLED_S = 10.0
 _NONE = -1
 _SPEC: Any = OffsetSpec
+_FIRST_S = 1.0
+"""How long an answer may take before other leaders are looked for; twice as long each time."""
 _MOVED = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH}
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - its public name
+    }
 )
+"""Errors after which another node may lead the partition, or may know its end only now."""
 _REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})  # noqa: SLF001 - public constants
 
 
@@ -160,26 +170,28 @@ class BrokerOffsets:
         timeout: float | None = None,
     ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
-        patience = timeout or self._timeout
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + (timeout or self._timeout)
+        patience = _FIRST_S
         while True:
+            left = max(deadline - time.monotonic(), _MARKED_S)
             answers = (
-                self._admin.list_offsets(request, isolation_level=isolation, request_timeout=patience)
+                self._admin.list_offsets(request, isolation_level=isolation, request_timeout=min(patience, left))
                 if request
                 else {}
             )
             found, has_moved = {}, False
             for asked, future in answers.items():
                 try:
-                    found[asked.topic, asked.partition] = future.result().offset
+                    found[asked.topic, asked.partition] = _offset(future.result())
                 except KafkaException as error:
-                    has_moved = error.args[0].code() in _MOVED and time.monotonic() < deadline
-                    if not has_moved:
+                    if error.args[0].code() not in _MOVED or time.monotonic() >= deadline:
                         raise self._failed(
                             error.args[0], f"partition {asked.partition} of the topic {asked.topic}"
                         ) from error
+                    has_moved = True
             if not has_moved:
                 return found
+            patience *= 2
             self._refresh_leaders()
 
     def _refresh_leaders(self) -> None:
@@ -193,6 +205,33 @@ class BrokerOffsets:
 
     def _failed(self, reason: KafkaError, what: str) -> QueryError:
         return broker_error(f"the broker {self._servers} returned no offsets of {what}: {reason.str()}", reason)
+
+
+def committed_offsets(consumer: Any, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+    """Return the offsets that the group of a consumer has committed; `timeout` is in seconds.
+
+    Raises:
+        KafkaException: the broker does not answer in time, or refuses one of the partitions.
+    """
+    found: list[TopicPartition] = consumer.committed(list(partitions), timeout)
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return found
+
+
+def _offset(answer: Any) -> int:
+    """The offset of an answer.
+
+    If a node is gone, the client answers at the end of the request without an error, and without an offset.
+
+    Raises:
+        KafkaException: there is no offset.
+    """
+    offset: int = answer.offset
+    if offset == OFFSET_INVALID:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its public name
+    return offset
 
 
 def _most_specific(said: Sequence[Any]) -> Any:

@@ -22,6 +22,7 @@ from pyspark.sql.functions import col
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
 from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share
 from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, retried
@@ -175,9 +176,8 @@ def _partitions(group: _Group, timeout: float) -> dict[str, int]:
 
 def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
     wanted = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
-    committed = retried(lambda: group.committed(wanted)) if wanted else []
-    found = (Mark.of(each) for each in committed)
-    return [mark for mark in found if mark is not None]
+    marks = map(Mark.of, retried(lambda: group.committed(wanted)) if wanted else [])
+    return [mark for mark in marks if mark is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +195,10 @@ class _Group:
         """
         self.heard.clear()
         try:
-            found: list[TopicPartition] = self.consumer.committed(partitions, _ANSWER_S)
+            return committed_offsets(self.consumer, partitions, _ANSWER_S)
         except KafkaException as error:
             self.consumer.poll(0)
             raise next((KafkaException(each) for each in self.heard if needed(each)), error) from None
-        return found
 
 
 @lru_cache(maxsize=_MAX_GROUPS)

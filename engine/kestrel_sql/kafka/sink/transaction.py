@@ -26,6 +26,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.spark.io.columns import to_list
 
@@ -174,8 +175,8 @@ class Writer:
 
     def mark(self, position: Position) -> Mark | None:
         """Return the last committed batch whose first record has this topic-partition."""
-        committed = retried(lambda: self._group.committed([TopicPartition(*position)], TIMEOUT))
-        return Mark.of(committed[0])
+        (found,) = retried(lambda: committed_offsets(self._group, [TopicPartition(*position)], TIMEOUT))
+        return Mark.of(found)
 
     def begin(self, position: Position, batch: int, metadata: str) -> None:
         """Begin a transaction that commits the number of the batch, with metadata, as the offset of a topic-partition.

@@ -253,9 +253,9 @@ class _Read:
         for message in failed:
             error = message.error()
             # The last offsets may be control records of transactions, which consumers do not see; then the end of the
-            # partition is reported.
+            # partition is reported. A leader that is new may report an earlier end at first.
             if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
-                self.left = 0
+                self.left = max(0, self.wanted.end - message.offset())
             elif not error.retriable() and error.code() not in _TRANSIENT:
                 position = f"{self.wanted.topic}, partition {message.partition()}, offset {self.wanted.start}"
                 raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")

@@ -14,7 +14,7 @@ from kestrel_sql.importer.report import Outcome, Report, commands_report
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.offsets import BrokerOffsets, committed_offsets
 from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.server.broker.command_topic import Command
 
@@ -74,7 +74,7 @@ class Adoption:
         settings = self.config.client(group_id=group, enable_auto_commit=False)
         try:
             with closing(Consumer(settings)) as consumer:
-                found = consumer.committed([TopicPartition(*position) for position in positions], _TIMEOUT_S)
+                found = committed_offsets(consumer, [TopicPartition(*position) for position in positions], _TIMEOUT_S)
         except KafkaException as error:
             raise self._failed(group, error) from error
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}

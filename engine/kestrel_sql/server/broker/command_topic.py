@@ -17,6 +17,7 @@ from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER, until_ends
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import TIMEOUT, awaited_shape, shapes_of
 from kestrel_sql.topics.records import Record
 
@@ -83,10 +84,11 @@ class CommandTopic:
         Raises:
             EngineError: a record is no command that this release understands, or the broker refuses.
         """
+        ends = BrokerOffsets(self._config).written([(self.topic, 0)])
         try:
             with closing(Consumer({**self._config.client(), **READER})) as consumer:
                 consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
-                for records in until_ends(consumer, 1, settled=True):
+                for records in until_ends(consumer, 1, ends):
                     for record in records:
                         yield from self._command(record)
         except KafkaException as error:

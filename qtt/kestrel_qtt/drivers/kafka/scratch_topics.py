@@ -20,6 +20,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER, until_ends
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.sink.transaction import TIMEOUT
 from kestrel_sql.topics.records import Record
 
@@ -119,12 +120,13 @@ class ScratchTopics:
         """
         found: dict[str, list[Record]] = {name: [] for name in names}
         places = [TopicPartition(name, partition, 0) for name in found for partition in range(self._partitions[name])]
+        ends = BrokerOffsets(self.config).written((place.topic, place.partition) for place in places)
         with self._reading:
             # The client looks for unknown topics again after half a second.
             self._consumer.list_topics(timeout=TIMEOUT)
             self._consumer.assign(places)
             try:
-                for record in chain.from_iterable(until_ends(self._consumer, len(places), settled=True)):
+                for record in chain.from_iterable(until_ends(self._consumer, len(places), ends)):
                     found[record.topic].append(replace(record, timestamp=record.timestamp - AHEAD_MS))
             finally:
                 self._consumer.unassign()

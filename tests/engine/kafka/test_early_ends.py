@@ -1,0 +1,67 @@
+"""Tests reading from a new leader, which may report the end of a partition before its last records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import until_ends
+from kestrel_sql.kafka.source import merged_source
+from kestrel_sql.kafka.source.merged_source import MergedReader, SourceSpec
+
+_END = KafkaError._PARTITION_EOF
+
+
+class _Message:
+    def __init__(self, offset: int, code: int | None = None) -> None:
+        self._offset, self._code = offset, code
+
+    def __getattr__(self, name: str) -> Any:
+        answers: dict[str, Any] = {
+            "topic": "in",
+            "partition": 0,
+            "offset": self._offset,
+            "error": None if self._code is None else KafkaError(self._code),
+            "key": b"k",
+            "value": b"%d" % self._offset,
+            "headers": None,
+            "timestamp": (1, 1000 + self._offset),
+        }
+        return lambda: answers[name]
+
+
+def consumer(chunks: Sequence[Sequence[_Message]]) -> Any:
+    """A consumer that returns these chunks, one with each call, and then nothing."""
+    left: Iterator[Sequence[_Message]] = iter(chunks)
+    ignored = dict.fromkeys(("assign", "unassign", "incremental_unassign"), lambda *_: None)
+    return SimpleNamespace(consume=lambda *_, **__: list(next(left, ())), **ignored)
+
+
+EARLY = [
+    [_Message(0), _Message(1)],
+    [_Message(2, _END)],
+    [_Message(2), _Message(3)],
+    # The offset 4 is a control record.
+    [_Message(5, _END)],
+]
+
+
+def test_a_merge_reads_all_records_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merged_source, "_consumer", lambda config: consumer(EARLY))
+    config = KafkaConfig(servers="127.0.0.1:1")
+    reader = MergedReader(SourceSpec(config=config, partitions={"in": 1}, start={}, limit=100))
+    (task,) = reader.partitions({"in": {"0": 0}}, {"in": {"0": 5}})
+    assert [offset for batch in reader.read(task) for offset in batch.column("off").to_pylist()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("ends", "expected"), [({("in", 0): 5}, [0, 1, 2, 3]), (None, [0, 1])])
+def test_a_topic_is_read_to_the_end_that_was_asked_for(
+    ends: dict[tuple[str, int], int] | None, expected: list[int]
+) -> None:
+    chunks = until_ends(consumer(EARLY), 1, ends)
+    assert [record.offset for records in chunks for record in records] == expected
