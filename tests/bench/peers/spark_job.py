@@ -23,7 +23,9 @@ from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.spark.runtime.environment import prepare_environment
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_GROUPS = 2
+_TASKS = 2
+_GROUPS = 16
+"""So many that both tasks have some: Spark's hash puts two groups into one task."""
 
 
 class Echo(StatefulProcessor):
@@ -69,7 +71,7 @@ def main(job: str, servers: str, sources: str, sinks: str, folder: str, records:
         SparkSession.builder.master("local[*]")
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "OFF")
-        .config("spark.sql.shuffle.partitions", str(_GROUPS))
+        .config("spark.sql.shuffle.partitions", str(_TASKS))
         .config("spark.sql.streaming.stateStore.providerClass", _STORE)
     )
     spark = builder.config("spark.jars", connector_jars().setting).getOrCreate()

@@ -57,8 +57,7 @@ def prepare_environment() -> None:
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    os.environ["PYSPARK_PYTHON"] = str(_python())
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = str(_python())
     os.environ.setdefault("SPARK_HOME", str(_spark_home()))
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     if home := _java_home():

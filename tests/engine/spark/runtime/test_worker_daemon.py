@@ -6,6 +6,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
+from pathlib import Path
 
 import pytest
 
@@ -43,23 +45,29 @@ def test_workers_do_not_look_for_modules_in_spark_s_jars() -> None:
     assert [path for path in paths.collect() if path.endswith(".jar")] == []
 
 
-@pytest.mark.parametrize("module", ["pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source"])
-def test_an_idle_worker_whose_socket_the_jvm_closes_says_nothing(module: str) -> None:
+@pytest.mark.parametrize(
+    ("python", "module"),
+    [
+        ("PYSPARK_DRIVER_PYTHON", "pyspark.sql.worker.lookup_data_sources"),
+        ("PYSPARK_PYTHON", "pyspark.sql.worker.create_data_source"),
+    ],
+)
+def test_an_idle_worker_whose_socket_the_jvm_closes_says_nothing(python: str, module: str) -> None:
     """The workers that plan data sources in the driver: the JVM closes the idle ones after some time."""
     environment.prepare_environment()
     # Not `tmp_path`: with several workers of pytest it is longer than the path of a socket may be.
     with tempfile.TemporaryDirectory() as folder:
-        _close_an_idle_worker(module, folder)
+        _close_an_idle_worker(os.environ[python], module, folder)
 
 
-def _close_an_idle_worker(module: str, folder: str) -> None:
+def _close_an_idle_worker(python: str, module: str, folder: str) -> None:
     settings = {
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
         "PYTHON_WORKER_FACTORY_SOCK_DIR": folder,
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "true",
     }
     process = subprocess.Popen(
-        [os.environ["PYSPARK_PYTHON"], "-m", "pyspark.daemon", module],
+        [python, "-m", "pyspark.daemon", module],
         env=os.environ | settings,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -70,6 +78,9 @@ def _close_an_idle_worker(module: str, folder: str) -> None:
     (length,) = struct.unpack("!i", process.stdout.read(4))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as jvm:
         jvm.connect(process.stdout.read(length).decode())
-        jvm.recv(4)
+        (worker,) = struct.unpack("!i", jvm.recv(4))
+    # When its input ends, the daemon kills the workers that still run.
+    while Path(f"/proc/{worker}").exists():
+        time.sleep(0.05)
     _, said = process.communicate()
     assert said == b""
