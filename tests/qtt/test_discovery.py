@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,20 @@ def test_only_what_was_asked_for_is_found(project: Path) -> None:
     assert list(Finder().walk([project])) == []
     finder = Finder(given=(project / "b.json",), named=(project / "test-cases",))
     assert [file.name for file in finder.walk([project])] == ["b.json", "test-cases/a.json"]
+
+
+def test_a_given_file_is_not_compared_with_all_others(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tuple(write(project / f"{number}.json") for number in range(60))
+    asked: list[object] = []
+    absolute = os.path.abspath
+
+    def counted(path: Path) -> str:
+        asked.append(path)
+        return absolute(path)
+
+    monkeypatch.setattr("os.path.abspath", counted)
+    assert len([*Finder(given).walk(given)]) == len(given)
+    assert len(asked) < 10 * len(given)
 
 
 @pytest.mark.parametrize("hidden", [".cache", "node_modules", "venv"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -87,19 +87,25 @@ class Finder:
     given: tuple[Path, ...] = ()
     named: tuple[Path, ...] = ()
     ksqldb: bool = False
+    _given: frozenset[Path] = field(init=False, repr=False, compare=False)
+    _named: frozenset[Path] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Keep absolute paths: to compare each of many given files with all of them takes minutes."""
+        object.__setattr__(self, "_given", frozenset(map(_absolute, self.given)))
+        object.__setattr__(self, "_named", frozenset(map(_absolute, self.named)))
 
     def at(self, path: Path) -> CaseFile | None:
         """Return the case file at `path`; None if it holds no cases or was not asked for."""
         full = _absolute(path)
         if full.suffix not in SUFFIXES:
             return None
-        named = [folder for each in self.named if _is_below(full, folder := _absolute(each))]
-        given = [folder for each in self.given if _is_below(full, folder := _absolute(each))]
-        is_given = any(_absolute(each) == full for each in self.given)
-        bases = [*named, *given, *([full.parent] if is_given else [])]
+        is_given, is_named = full in self._given, not self._named.isdisjoint(full.parents)
+        asked = [folder for folder in full.parents if folder in self._named or folder in self._given]
+        bases = [*asked, *([full.parent] if is_given else [])]
         if not bases:
             return None
-        kind = _kind(full, must_hold_cases=is_given or bool(named))
+        kind = _kind(full, must_hold_cases=is_given or is_named)
         return None if kind is None else _case_file(path, kind, min(bases, key=_depth), ksqldb=self.ksqldb)
 
     def walk(self, paths: Iterable[Path]) -> Iterator[CaseFile]:
