@@ -65,6 +65,7 @@ def test_every_join_finds_its_row_after_a_stop(applications: Applications, tmp_p
     assert last_batch(commits) < 2 * rows // batch - 1, "it was stopped too late"
     second = applications.catch_up(text, tmp_path, batch_records=batch)
     assert second.well, second.text
+    assert sum(each.states["CSAS_J_0"].rows_in for each in (first, second)) == 2 * rows
     assert joined(servers, name) == wanted
     assert last_batch(commits) >= 2 * rows // batch - 1
 

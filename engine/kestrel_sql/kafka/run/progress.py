@@ -10,6 +10,7 @@ from typing import Any
 
 from kestrel_sql.kafka.client.offsets import from_members
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.source.counted import records_of
 from kestrel_sql.queries.bad_records import count_of
 
 
@@ -95,7 +96,7 @@ class QueryProgress:
         done = [report for report in reports if "addBatch" in report["durationMs"]]
         fresh = [report for report in done if int(report["batchId"]) > self.batch]
         for report in fresh:
-            rows = int(report.get("numInputRows") or 0)
+            rows = records_of(report)
             self.batch = int(report["batchId"])
             self.batch_ms = report["durationMs"].get("triggerExecution")
             self.rows_in += rows

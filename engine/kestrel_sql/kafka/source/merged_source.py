@@ -22,11 +22,23 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
-from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, WIRE_INPUT, empty_lists, wire_input
+from kestrel_sql.spark.io.arrow_passes import Batches
+from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, empty_lists, wire_input
 
 NAME = "kestrel_merged"
 
-_ROWS = 10_000
+BLOBS = "records BIGINT, rows BINARY"
+"""Rows of `WIRE_INPUT` as a blob, and their number.
+
+A blob is one row for Spark: to pass on single records, cell by cell, took most of the time of its tasks.
+"""
+
+_BLOBS = pa.schema([("records", pa.int64()), ("rows", pa.binary())])
+
+_ROWS, _BYTES = 10_000, 16 << 20
+"""The rows or bytes of a blob, and the most messages that are fetched at a time."""
+
 _PATIENCE_S = 120.0
 _NO_TIME = 0
 _WAIT_S = 0.05
@@ -91,8 +103,8 @@ class MergedSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """The columns of `WIRE_INPUT`."""
-        return WIRE_INPUT
+        """The columns of `BLOBS`."""
+        return BLOBS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader."""
@@ -162,7 +174,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Return the merged records of a task, as Arrow batches of `WIRE_INPUT`."""
+        """Return the merged records of a task, as Arrow batches of `BLOBS`."""
         assert isinstance(partition, _Task)  # noqa: S101 - `partitions` returns no other
         return _batches(self._topics.config, partition)
 
@@ -175,15 +187,23 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets
 
 
+def opened(batches: Batches) -> Batches:
+    """Return the rows of `WIRE_INPUT` that are in rows of `BLOBS`."""
+    for batch in batches:
+        for blob in batch.column("rows").to_pylist():
+            yield read_rows(blob, ARROW_INPUT)
+
+
 def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     order = FeedOrder(task.number, task.tasks)
-    for rows in _merged(config, task):
+    for rows in in_chunks(_merged(config, task), _ROWS, _BYTES):
         columns = {
             "q": pa.array(np.zeros(rows.num_rows, np.int32)),
             "feed": pa.array(order.numbers(rows.column("ts").to_numpy())),
             "part": pa.array(np.full(rows.num_rows, task.number, np.int32)),
         }
-        yield wire_input(rows, columns)
+        blob = write_rows(wire_input(rows, columns))
+        yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows]), pa.array([blob], pa.binary())], schema=_BLOBS)
 
 
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
@@ -193,7 +213,6 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     consumer = _consumer(config)
     consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
     deadline = time.monotonic() + _PATIENCE_S
-    held: list[pa.RecordBatch] = []
     try:
         while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
@@ -209,14 +228,10 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
                         consumer.incremental_unassign([TopicPartition(*position)])
                         del reads[position]
             rows = merge.take()
-            held += [] if rows is None else [rows]
-            if sum(map(len, held)) >= _ROWS:
-                yield pa.concat_batches(held)
-                held = []
+            if rows is not None:
+                yield rows
             if not messages and time.monotonic() > deadline:
                 raise QueryError(_timeout_message(config, task))
-        if held:
-            yield pa.concat_batches(held)
     finally:
         consumer.unassign()
 

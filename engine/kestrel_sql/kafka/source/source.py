@@ -11,9 +11,11 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import sum as total
 
 from kestrel_sql.kafka.client.offsets import to_json
-from kestrel_sql.kafka.source.merged_source import NAME, MergedSource, SourceSpec
+from kestrel_sql.kafka.source.counted import READ
+from kestrel_sql.kafka.source.merged_source import NAME, MergedSource, SourceSpec, opened
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
@@ -77,7 +79,8 @@ def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Pass
     """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
         spark.dataSource.register(MergedSource)
-        return Passes(spark.readStream.format(NAME).options(**spec.to_options()).load())
+        blobs = spark.readStream.format(NAME).options(**spec.to_options()).load()
+        return Passes(blobs.observe(READ, total("records").alias(READ))).through(opened)
     (topic,) = spec.partitions
     return Passes(_plain(spark, spec)).through(_completed(topic))
 
