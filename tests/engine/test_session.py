@@ -18,7 +18,8 @@ def run(text: str, session: Session | None = None) -> Session:
 
 
 def state(session: Session) -> tuple[object, ...]:
-    return session.catalog, dict(session.queries), session.config, dict(session.variables), session.counter
+    schemas = session.registry.snapshot()
+    return session.catalog, dict(session.queries), session.config, dict(session.variables), session.counter, schemas
 
 
 @pytest.mark.rules("L10.1")
@@ -56,6 +57,7 @@ def test_dropping_a_stream_removes_its_query() -> None:
         "CREATE TYPE a AS nowhere;",
         "SET 'no.such.thing'='1';",
         "CREATE STREAM bad AS SELECT k, x + 'a' AS y FROM s;",
+        "CREATE STREAM bad WITH (kafka_topic='a b', format='AVRO') AS SELECT * FROM s;",
     ],
 )
 def test_a_refused_statement_changes_nothing(statement: str) -> None:

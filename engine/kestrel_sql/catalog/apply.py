@@ -50,7 +50,6 @@ def apply_command(
             return _create(catalog, command, SourceKind.TABLE, created_by, statement_text, derived_from)
         case CreateKafkaSourceV1():
             known = command.source_name in catalog.sources
-            _check_topic(command.topic_name)
             return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
         case DropSourceV1():
             return catalog.without_source(command.source_name)
@@ -72,7 +71,6 @@ def _create(
     statement_text: str,
     derived_from: tuple[str, ...],
 ) -> Catalog:
-    _check_topic(command.topic_name)
     if command.source_name in catalog.sources and not command.or_replace:
         return catalog
     return catalog.with_source(
@@ -92,8 +90,12 @@ def _create(
     )
 
 
-def _check_topic(name: str) -> None:
-    """Refuse a name that Kafka has for no topic (rules L6.23)."""
+def check_topic(name: str) -> None:
+    """Check a topic's name in a new statement; stored plans may have any (rule L6.23).
+
+    Raises:
+        StatementError: Kafka has no topic of this name.
+    """
     if _TOPIC.fullmatch(name) is None or name in (".", ".."):
         raise StatementError(
             f"Kafka has no topic '{name}'.",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from kestrel_sql.catalog.apply import apply_command, kafka_source
+from kestrel_sql.catalog.apply import apply_command, check_topic, kafka_source
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from kestrel_sql.errors import UnsupportedError
@@ -18,7 +18,7 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
-from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1
+from kestrel_sql.plan.commands import CreateKafkaSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.planner.config import Config
@@ -286,6 +286,8 @@ class Session:
         """Register the schemas, write the plan to JSON, read it back and execute it."""
         if plan.query_plan is not None:
             check_partitions(plan.query_plan.physical_plan, self.partitions)
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
+            check_topic(plan.ddl_command.topic_name)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             register_schemas(self.registry, plan.ddl_command, sink=sink)
             self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
