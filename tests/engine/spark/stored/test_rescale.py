@@ -18,12 +18,16 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQue
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.operators.operator import Row
+from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.stored import rescale as rescaling
 from kestrel_sql.spark.stored.difference import differences
 from kestrel_sql.spark.stored.rescale import rescale
+from kestrel_sql.spark.stored.store_files import read_pages
 from kestrel_sql.spark.stored.stored_query import open_stored
+from kestrel_sql.types.sql_types import STRING
 from tests.engine.spark.stored.checkpoints import pipeline
 from tests.engine.spark.stored.fabricated import fabricate
 from tests.engine.spark.stored.test_stored_query import stream_rows, table_rows
@@ -88,6 +92,44 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
     operator = json.loads((run / "queries/windows/state/0/_metadata/v2/0").read_text().splitlines()[1])
     assert operator["stateStoreInfo"][0]["numPartitions"] == partitions
     assert sorted(entry.name for entry in run.iterdir()) == ["lock", "manifest.json", "queries"]
+
+
+@pytest.mark.parametrize("shape", ["aggregate", "windows", "final", "stream-table", "table-table", "stream-stream"])
+def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(shape: str, tmp_path: Path) -> None:
+    made, rows = pipeline(shape), rows_of(shape, 60)
+    fabricate(tmp_path / "old", made, rows, pages=4, partitions=2)
+    fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
+    old, expected = (open_stored(tmp_path / name, FUNCTIONS) for name in ("old", "expected"))
+    rescaled = rescale(old, tmp_path / "new", partitions=3, pages=7).query
+    found = places(rescaled)
+    assert {place: keys for place, (keys, _) in found.items()} == {
+        place: keys for place, (keys, _) in places(expected).items()
+    }
+    # The next row of a key comes after those that are there.
+    for (_, task, _), (keys, number) in found.items():
+        numbers = [before for (_, own, _), (there, before) in places(old).items() if own == task and keys & there]
+        assert number == max(numbers)
+
+
+def rows_of(shape: str, count: int) -> list[Row]:
+    """Rows for each input of a query in turn, with values that fit its columns."""
+    inputs = pipeline(shape).group.levels[0][0].inputs
+    sides = [[column.type == STRING for column in handle.schema.value] for handle in inputs]
+    return [
+        Row(side := at % len(sides), (f"k{at % 9}",), tuple(str(at) if text else at for text in sides[side]), 500 * at)
+        for at in range(count)
+    ]
+
+
+def places(query: Any) -> dict[Any, tuple[set[Any], int]]:
+    """Return the keys that each page of each partition holds, and the number of the last row of each page."""
+    found = {}
+    for partition in query.partitions(1):
+        for page in read_pages(partition, query.batches):
+            (state,) = (part for name, part in load_state(page.blob).items() if name != PLAN)
+            keys = {(name, key) for name, rows in state.items() if isinstance(rows, dict) for key in rows}
+            found[partition.name, page.task, page.page] = keys, state.get("number", 0)
+    return found
 
 
 def test_one_query_may_be_rescaled_over_what_a_killed_command_left(run: Path) -> None:

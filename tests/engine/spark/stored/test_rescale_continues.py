@@ -19,7 +19,7 @@ from tests.engine.spark.stored.checkpoints import SHAPES, Run, pipeline, records
 
 pytestmark = pytest.mark.spark
 
-DAILY = {"aggregate", "windows"}
+DAILY = {"aggregate"}
 PAGES, TASKS, PARTITIONS, BATCH = 4, 2, 2, 60
 
 
