@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
@@ -101,6 +103,22 @@ def test_a_batch_counts_though_the_idle_query_has_reported_its_number_before() -
     state = progress.state(now=lambda: 2.0)
     assert (state.batch, state.rows_in, state.rows_per_second, state.lag) == (1, 7, 0.7, {"a": 1})
     assert progress.state(now=lambda: 60.0).rows_per_second == 0
+
+
+@pytest.mark.rules("E12.7", "E12.8")
+def test_records_that_spark_reads_again_for_lost_executors_count_once() -> None:
+    def ranged(batch: int, rows: int, start: object, end: object) -> dict[str, object]:
+        return {**report(batch, rows, 0), "sources": [{"startOffset": start, "endOffset": end}]}
+
+    progress = QueryProgress("Q", start={("a", 0): 2, ("a", 1): 0})
+    first, second = {"a": {"0": 102, "1": 0}}, {"a": {"0": 152, "1": 50}}
+    assert progress.add([ranged(0, 199, None, first)])
+    assert progress.rows_in == 100
+    assert progress.add([ranged(1, 150, json.dumps(first), json.dumps(second))])
+    assert progress.rows_in == 200
+    # What holds no records, such as the ends of transactions, has offsets, too.
+    assert progress.add([ranged(2, 30, second, {"a": {"0": 200, "1": 60}})])
+    assert progress.rows_in == 230
 
 
 @pytest.mark.rules("E12.8")

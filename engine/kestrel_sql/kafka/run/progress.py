@@ -69,9 +69,13 @@ class Rate:
 
 @dataclass(slots=True)
 class QueryProgress:
-    """Collects the reports of Spark and the sink on a query since this process started."""
+    """Collects the reports of Spark and the sink on a query since this process started.
+
+    `start` are the offsets where its first batch begins.
+    """
 
     query: str
+    start: Mapping[Position, int] = field(default_factory=dict)
     rows_in: int = 0
     rows_out: int = 0
     batch: int = -1
@@ -96,7 +100,7 @@ class QueryProgress:
         done = [report for report in reports if "addBatch" in report["durationMs"]]
         fresh = [report for report in done if int(report["batchId"]) > self.batch]
         for report in fresh:
-            rows = records_of(report)
+            rows = self._once(records_of(report), report)
             self.batch = int(report["batchId"])
             self.batch_ms = report["durationMs"].get("triggerExecution")
             self.rows_in += rows
@@ -107,6 +111,20 @@ class QueryProgress:
                 int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ())
             )
         return bool(fresh)
+
+    def _once(self, read: int, report: Mapping[str, Any]) -> int:
+        """Return how many records a batch has at most by its offsets, if Spark says that it `read` more.
+
+        It counts those twice that it reads again in a batch, because an executor was lost with its results.
+        """
+        most = 0
+        for source in report.get("sources", ()):
+            start = _offsets(source.get("startOffset")) or self.start
+            for position, end in _offsets(source.get("endOffset")).items():
+                if position not in start:
+                    return read
+                most += end - start[position]
+        return min(read, most) if most else read
 
     def measure_lag(self, ends: Mapping[Position, int]) -> None:
         """Compute the lag from the broker's end offsets."""

@@ -120,7 +120,7 @@ class ProductionRun:
                 prepared=query,
                 around=around,
                 checkpoint=folder.path_of(query.stored.id),
-                progress=QueryProgress(query.stored.id),
+                progress=QueryProgress(query.stored.id, query.stored.start),
             )
             for query in prepared
         ]
