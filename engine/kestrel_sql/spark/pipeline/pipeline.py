@@ -33,10 +33,10 @@ from kestrel_sql.spark.state.level import Level, rows_of
 from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
 from kestrel_sql.spark.types import schema_text
 
-PAGES = 64
-"""The number of pages of a task in a running query.
+PAGES, _LEAST_PAGES = 64, 8
+"""The number of pages that the tasks of a running query share, and the fewest of a task.
 
-Enough to keep the cores busy, few enough to make each call worth its cost.
+Enough to keep the cores busy, few enough to make each call worth its cost: a page costs some ms however few its rows.
 """
 
 _views = count()
@@ -100,7 +100,7 @@ class Pipeline:
         Args:
             spark: the session of `records`.
             records: rows with the columns of `WIRE_INPUT`.
-            pages: the number of pages of each task, each of which one core works on: 1 in a test, `PAGES` in a running
+            pages: the number of pages of each task, each of which one core works on: 1 in a test, `pages_of` in a new
                 query. A
                 checkpoint fixes this number.
             partitions: the number of partitions of each source topic. With more than one, each partition of the key has
@@ -231,6 +231,11 @@ def _selected(spark: SparkSession, rows: DataFrame, template: str | None, paged:
     selected = spark.sql(f"SELECT {', '.join(['*', *paged])} FROM {source}")
     spark.catalog.dropTempView(view)
     return selected
+
+
+def pages_of(tasks: int) -> int:
+    """Return the number of pages of each task for a new query with this number of tasks."""
+    return max(_LEAST_PAGES, PAGES // tasks)
 
 
 def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) -> Pipeline:

@@ -9,6 +9,7 @@ import pytest
 
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows
+from kestrel_sql.spark.pipeline.pipeline import pages_of
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, page_columns, task_page
@@ -156,6 +157,10 @@ def test_an_operator_over_all_keys_of_a_task_has_one_page(has_task_pages: bool, 
 def test_task_pages_do_not_change_the_pages_of_keys() -> None:
     rows = [{**keyed(ordinal, "x", task=ordinal % 2), "page": 7} for ordinal in range(4)]
     assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_task_pages=True)} == {(0, 7), (1, 7)}
+
+
+def test_tasks_share_the_pages_of_a_query() -> None:
+    assert [pages_of(tasks) for tasks in (1, 2, 3, 8, 12)] == [64, 32, 21, 8, 8]
 
 
 @pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
