@@ -34,6 +34,7 @@ from kestrel_sql.queries.bad_records import BadRecords, count_of
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
+from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.spark.state.checkpoint_path import open_store
 from kestrel_sql.spark.state.store_errors import error_of_text
@@ -88,7 +89,7 @@ class Application:
         settings = self.settings
         parsed = [*self._parsed(texts)]
         statements = [statement for _, statement in parsed]
-        with self._locked() as folder:
+        with self._locked() as folder, setting_errors(settings.spark):
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
             if offsets is None:

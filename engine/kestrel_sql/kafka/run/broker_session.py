@@ -11,7 +11,7 @@ from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings,
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
-from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
 _STATES = "spark.sql.shuffle.partitions"
@@ -31,7 +31,7 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     """Open a session with Spark's connector, and wait for executors where the master has some.
 
     Raises:
-        EngineError: no repository has the connector, Java is missing, or no executor comes.
+        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, or no executor comes.
     """
     given, master = settings.spark, settings.master
     jars = connector_jars()
@@ -39,9 +39,9 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
         say(jars.note)
     checkpoint = settings.checkpoint
     store = store_settings(checkpoint.text) if isinstance(checkpoint, StoreUri) else {}
-    paths = ",".join(filter(None, (jars.setting, store.get(_JARS))))
-    extra = {**SESSION, **store, _JARS: paths, **given, **cluster_settings(master, given)}
-    spark = open_session(master, extra)
+    paths = ",".join(filter(None, (jars.setting, store.get(_JARS), given.get(_JARS))))
+    extra = {**SESSION, **store, **given, _JARS: paths, **cluster_settings(master, given)}
+    spark = open_given(master, extra, given)
     if is_cluster(master):
         say(f"waiting for executors of {master}")
         check_executors(spark, master)

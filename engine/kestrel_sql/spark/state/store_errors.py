@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from py4j.protocol import Py4JJavaError
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.setting_errors import causes
 
 _AWAY = "it does not answer"
 _LOOK = "check the address (for S3 spark.hadoop.fs.s3a.endpoint) and the network; nothing is lost"
@@ -62,12 +60,12 @@ def error_of_text(uri: str, text: str) -> EngineError | None:
 
 def store_error(uri: str, error: Py4JJavaError) -> EngineError:
     """Return the error for what a store threw."""
-    causes = [*_causes(error.java_exception)]
-    kinds = [cause.getClass().getSimpleName() for cause in causes]
+    thrown = [*causes(error.java_exception)]
+    kinds = [cause.getClass().getSimpleName() for cause in thrown]
     for kind, meaning, hint in _KNOWN:
         if kind in kinds:
             return EngineError(f"the checkpoint {uri} cannot be used: {meaning}", hint=hint)
-    messages = [str(cause.getMessage()) for cause in causes if cause.getMessage()]
+    messages = [str(cause.getMessage()) for cause in thrown if cause.getMessage()]
     known = error_of_text(uri, "\n".join(messages))
     message = messages[-1].splitlines()[0] if messages else kinds[0]
     return known or EngineError(f"the checkpoint {uri} cannot be used: {message}", hint=_LOOK)
@@ -75,11 +73,5 @@ def store_error(uri: str, error: Py4JJavaError) -> EngineError:
 
 def statuses(error: Py4JJavaError) -> list[int]:
     """Return the status of each answer of S3 among the causes of an exception."""
-    causes = _causes(error.java_exception)
-    return [int(cause.statusCode()) for cause in causes if cause.getClass().getSimpleName() == "S3Exception"]
-
-
-def _causes(error: Any) -> Iterator[Any]:
-    while error is not None:
-        yield error
-        error = error.getCause()
+    thrown = causes(error.java_exception)
+    return [int(cause.statusCode()) for cause in thrown if cause.getClass().getSimpleName() == "S3Exception"]
