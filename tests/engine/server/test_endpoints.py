@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MissingRegistry
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server import errors
@@ -301,14 +302,22 @@ def test_a_failure_that_nobody_foresaw_is_told_without_its_message() -> None:
 class Refusing(ServedEngine):
     """An engine whose Spark does not start."""
 
+    error: Exception = field(kw_only=True)
+
     def start(self) -> None:
         """Fail."""
-        raise RuntimeError("no Java")
+        raise self.error
 
 
 @pytest.mark.rules("R4.1", "R11.1")
-def test_a_server_whose_spark_does_not_start_says_so() -> None:
-    with memory_server(Refusing(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+@pytest.mark.parametrize(
+    ("error", "traces"), [(RuntimeError("a fault of ours"), True), (EngineError("no Java", hint="get one"), False)]
+)
+def test_a_server_whose_spark_does_not_start_says_so(
+    caplog: pytest.LogCaptureFixture, error: Exception, *, traces: bool
+) -> None:
+    engine = Refusing(Session(), open_spark=open_test_session, error=error)
+    with memory_server(engine, ServerSettings(port=0)) as running:
         deadline = time.monotonic() + 60
         while running.service.state is State.STARTING and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -317,6 +326,8 @@ def test_a_server_whose_spark_does_not_start_says_so() -> None:
         assert http.get(f"{running.url}/info").json()["KsqlServerInfo"]["serverStatus"] == "ERROR"
         assert http.get(f"{running.url}/healthcheck").json()["isHealthy"] is False
         assert http.get(f"{running.url}/chc/live").status_code == 200
+    assert str(error) in caplog.text
+    assert ("Traceback" in caplog.text) is traces
 
 
 def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

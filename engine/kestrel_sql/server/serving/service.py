@@ -96,7 +96,10 @@ class ServedService:
             self._engine.start()
             self._started.set_result(None)
         except Exception as error:  # noqa: BLE001 - told to every request
-            _log.exception("Spark did not start")
+            if isinstance(error, EngineError):
+                _log.error("Spark did not start. %s", error.render())
+            else:
+                _log.exception("Spark did not start")
             self._started.set_exception(error)
 
     def wake(self) -> None:
