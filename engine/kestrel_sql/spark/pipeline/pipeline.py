@@ -33,7 +33,7 @@ from kestrel_sql.spark.state.level import Level, rows_of
 from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
 from kestrel_sql.spark.types import schema_text
 
-PAGES, _LEAST_PAGES = 64, 8
+PAGES, _LEAST_PAGES = 64, 16
 """The number of pages that the tasks of a running query share, and the fewest of a task.
 
 Enough to keep the cores busy, few enough to make each call worth its cost: a page costs some ms however few its rows.
