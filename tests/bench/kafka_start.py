@@ -62,7 +62,7 @@ STEPS: Sequence[tuple[str, str, str]] = (
     ("kestrel_sql.kafka.run.application", "connect", "connect to the broker"),
     ("kestrel_sql.kafka.run.broker_session", "connector_jars", "find the connector's jars"),
     ("pyspark.core.context", "launch_gateway", "start the JVM"),
-    ("kestrel_sql.kafka.run.broker_session", "open_session", "open the session, with the JVM"),
+    ("kestrel_sql.kafka.run.broker_session", "open_given", "open the session, with the JVM"),
     ("kestrel_sql.kafka.run.script", "Script.execute", "plan the statements, make topics"),
     ("kestrel_sql.kafka.run.run", "ProductionRun._prepare", "build pipelines, check topics"),
     ("kestrel_sql.kafka.run.running_query", "RunningQuery.start", "start the queries"),

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import until_ends
 from kestrel_sql.kafka.source import merged_source
-from kestrel_sql.kafka.source.merged_source import MergedReader, SourceSpec
+from kestrel_sql.kafka.source.merged_source import MergedReader, SourceSpec, opened
 
 _END = KafkaError._PARTITION_EOF
 
@@ -56,7 +56,7 @@ def test_a_merge_reads_all_records_of_its_range(monkeypatch: pytest.MonkeyPatch)
     config = KafkaConfig(servers="127.0.0.1:1")
     reader = MergedReader(SourceSpec(config=config, partitions={"in": 1}, start={}, limit=100))
     (task,) = reader.partitions({"in": {"0": 0}}, {"in": {"0": 5}})
-    assert [offset for batch in reader.read(task) for offset in batch.column("off").to_pylist()] == [0, 1, 2, 3]
+    assert [offset for batch in opened(reader.read(task)) for offset in batch.column("off").to_pylist()] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("ends", "expected"), [({("in", 0): 5}, [0, 1, 2, 3]), (None, [0, 1])])
