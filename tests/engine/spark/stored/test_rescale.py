@@ -27,10 +27,9 @@ from kestrel_sql.spark.stored.difference import differences
 from kestrel_sql.spark.stored.rescale import rescale
 from kestrel_sql.spark.stored.store_files import read_pages
 from kestrel_sql.spark.stored.stored_query import open_stored
-from kestrel_sql.types.sql_types import STRING
 from tests.engine.spark.stored.checkpoints import pipeline
 from tests.engine.spark.stored.fabricated import fabricate
-from tests.engine.spark.stored.test_stored_query import stream_rows, table_rows
+from tests.engine.spark.stored.test_stored_query import rows_of, stream_rows
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint of a run with two queries."""
     folder = tmp_path_factory.mktemp("original") / "run"
     manifest = Manifest()
-    for shape, rows in (("table-table", table_rows(40)), ("windows", stream_rows(30))):
+    for shape, rows in (("table-table", rows_of("table-table", 40)), ("windows", stream_rows(30))):
         made = pipeline(shape)
         fabricate(folder / "queries" / shape, made, rows)
         plan = encode_statement(StatementPlan(statement_text="", query_plan=made.group.plans[0]))
@@ -96,7 +95,7 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
 
 @pytest.mark.parametrize("shape", ["aggregate", "windows", "final", "stream-table", "table-table", "stream-stream"])
 def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(shape: str, tmp_path: Path) -> None:
-    made, rows = pipeline(shape), rows_of(shape, 60)
+    made, rows = pipeline(shape), rows_of(shape, 60, keys=9, apart=500)
     fabricate(tmp_path / "old", made, rows, pages=4, partitions=2)
     fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
     old, expected = (open_stored(tmp_path / name, FUNCTIONS) for name in ("old", "expected"))
@@ -109,16 +108,6 @@ def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(shape: s
     for (_, task, _), (keys, number) in found.items():
         numbers = [before for (_, own, _), (there, before) in places(old).items() if own == task and keys & there]
         assert number == max(numbers)
-
-
-def rows_of(shape: str, count: int) -> list[Row]:
-    """Rows for each input of a query in turn, with values that fit its columns."""
-    inputs = pipeline(shape).group.levels[0][0].inputs
-    sides = [[column.type == STRING for column in handle.schema.value] for handle in inputs]
-    return [
-        Row(side := at % len(sides), (f"k{at % 9}",), tuple(str(at) if text else at for text in sides[side]), 500 * at)
-        for at in range(count)
-    ]
 
 
 def places(query: Any) -> dict[Any, tuple[set[Any], int]]:

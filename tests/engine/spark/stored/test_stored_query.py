@@ -25,18 +25,20 @@ def stream_rows(last: int) -> list[Row]:
     return [Row(0, (f"k{at % 5}",), (f"k{at % 5}", at, 0, 0, 0), 1000 * at) for at in range(last)]
 
 
-def table_rows(last: int) -> list[Row]:
-    inputs = pipeline("table-table").group.levels[0][0].inputs
-    is_text = [[column.type == STRING for column in handle.schema.value] for handle in inputs]
-    return [
-        Row(at % 2, (f"k{at % 5}",), tuple(str(at) if text else at for text in is_text[at % 2]), at)
-        for at in range(last)
-    ]
+def rows_of(shape: str, count: int, *, keys: int = 5, apart: int = 1) -> list[Row]:
+    """Rows for each input of a query in turn, some ms apart, with values that fit its columns."""
+    inputs = pipeline(shape).group.levels[0][0].inputs
+    sides = [[column.type == STRING for column in handle.schema.value] for handle in inputs]
+    rows = []
+    for at in range(count):
+        side, key = at % len(sides), f"k{at % keys}"
+        rows.append(Row(side, (key,), tuple(str(at) if text else at for text in sides[side]), apart * at))
+    return rows
 
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    return fabricate(tmp_path / "tables", pipeline("table-table"), table_rows(20))
+    return fabricate(tmp_path / "tables", pipeline("table-table"), rows_of("table-table", 20))
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_diff_names_keys_rows_and_stream_times(tmp_path: Path, capsys: pytest.Ca
     assert found[1]["key"] == {"K": "k2"}
     assert (found[1]["a"], [row["timestamp"] for row in found[1]["b"]]) == ([], ["1970-01-01T00:00:12.000"])
     assert "and 1 more" in told(capsys, "diff", left, other, "--limit", "1")[1]
-    tables = fabricate(tmp_path / "t", pipeline("table-table"), table_rows(9))
+    tables = fabricate(tmp_path / "t", pipeline("table-table"), rows_of("table-table", 9))
     assert "have different steps" in told(capsys, "diff", left, tables)[2]
 
 
