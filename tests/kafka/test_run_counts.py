@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.sink.sink import Written, write_batch
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, read
 
@@ -52,6 +55,29 @@ def test_counts_are_those_of_the_broker(applications: Applications, tmp_path: Pa
         assert len(first) == (2 if more else 0)
         for sentence in first:
             assert f"the record at {name}_s, partition " in sentence
+
+
+@pytest.mark.rules("E12.8")
+def test_a_batch_that_is_repeated_once_it_is_written_is_counted(
+    applications: Applications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, servers, failed = f"again{time.time_ns()}", applications.config.servers, []
+
+    def write_and_fail(*given: Any, **named: Any) -> Written:
+        written = write_batch(*given, **named)
+        if named["query"] not in failed:
+            failed.append(named["query"])
+            raise QueryError("the broker does not answer")
+        return written
+
+    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.write_batch", write_and_fail)
+    create(servers, PARTITIONS, f"{name}_s")
+    produce(servers, f"{name}_s", ((f"k{at % 4}", '{"V": 5}', at + 1) for at in range(40)))
+    done = applications.catch_up(SCRIPT.format(name), tmp_path / "checkpoint", batch_records=15)
+    assert done.well, done.said
+    assert len(failed) == 2
+    assert len(read(servers, f"{name}_a", PARTITIONS)) == 40
+    assert done.said[-3] == "CSAS_A_0: 40 records read, 40 written, 0 bad"
 
 
 @pytest.mark.rules("E12.7")

@@ -150,12 +150,12 @@ class RunningQuery:
         except QueryError as error:
             self._sink = error
             raise
-        self.progress.wrote(written.records)
         entries = [entry for _, entry in written.entries]
         self.around.log(entries)
         if number > self._counted:
-            # A batch that is done again has the same entries.
+            # A batch that is done again has the same records and entries.
             self._counted = number
+            self.progress.wrote(written.records)
             with about(batch=number):
                 self.around.bad.note(entries)
             self.progress.bad_records = self.around.bad.counts[self.id]

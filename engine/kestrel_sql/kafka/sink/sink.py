@@ -48,7 +48,7 @@ class Delivery(StrEnum):
 class Written:
     """The result of writing a batch.
 
-    `records` is the number of records that this call wrote, which is 0 for a replayed batch that was committed before.
+    `records` is the number of records of the batch that the broker has now, also those that an earlier attempt wrote.
     `entries` are all entries of the processing log, sorted by ordinal, also those of a replayed batch.
     """
 

@@ -92,8 +92,9 @@ class Share:
             yield pa.RecordBatch.from_pylist([wrote], schema=_REPORT)
 
     def _send(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows or self._is_done:
+        if not batch.num_rows:
             return
+        self._records += batch.num_rows
         if self._writer is None:
             self._open(batch)
         writer = self._writer
@@ -103,7 +104,6 @@ class Share:
         if partitions.null_count:
             raise WriteError(f"topic {batch.filter(pc.is_null(partitions)).column('topic')[0]} does not exist")
         writer.send(batch)
-        self._records += batch.num_rows
 
     def _open(self, batch: pa.RecordBatch) -> None:
         """Open or reuse a writer and begin a transaction, unless an earlier attempt of this batch was committed."""
