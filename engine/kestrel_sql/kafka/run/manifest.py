@@ -58,6 +58,11 @@ class StoredQuery:
     pages: int
     has_task_pages: bool = False
 
+    @property
+    def partitions(self) -> dict[str, int]:
+        """The number of partitions of each topic that it reads."""
+        return {name: topic.partitions for name, topic in self.sources.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:

@@ -21,7 +21,7 @@ from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline, pages_of
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Preparation:
             reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.group.levels)),
             sources=topics,
             start=self._start(query.config, positions),
-            pages=pages_of(max(pipeline.tasks(_counts(topics)))),
+            pages=pipeline.new_pages(_counts(topics)),
             has_task_pages=True,
         )
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)

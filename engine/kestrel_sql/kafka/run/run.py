@@ -139,7 +139,7 @@ class ProductionRun:
             folder.folder_of(stored.id),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
-            tasks=query.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
+            tasks=query.pipeline.tasks(stored.partitions),
             replaced=query.named.replaces,
         )
 

@@ -77,7 +77,7 @@ class RunningQuery:
         around, stored = self.around, self.prepared.stored
         self._before = self.failure.message if self.failure else ""
         self.failure = self._sink = None
-        partitions = {name: topic.partitions for name, topic in stored.sources.items()}
+        partitions = stored.partitions
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))

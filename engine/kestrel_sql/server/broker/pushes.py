@@ -27,7 +27,7 @@ from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is
 from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline, pages_of
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
@@ -180,7 +180,7 @@ class BrokerPushes(PushClients):
         spec = SourceSpec(config=self._config, partitions=partitions, start=shared.start, limit=_BATCH_RECORDS)
         plan = shared.planned.plan.physical_plan
         reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
-        pages = pages_of(max(pipeline.tasks(partitions)))
+        pages = pipeline.new_pages(partitions)
         frame = pipeline.frame(spark, open_source(spark, spec, reading), pages, partitions, has_task_pages=True)
         writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
         writer = writer.option("checkpointLocation", self._path(shared).as_uri())

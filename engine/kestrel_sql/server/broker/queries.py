@@ -236,7 +236,7 @@ class BrokerQueries:
             self.folder.path_of(stored.id),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
-            tasks=prepared.pipeline.tasks({name: topic.partitions for name, topic in stored.sources.items()}),
+            tasks=prepared.pipeline.tasks(stored.partitions),
             replaced=replaces,
         )
         self.manifest = self.manifest.with_query(stored)

@@ -100,9 +100,8 @@ class Pipeline:
         Args:
             spark: the session of `records`.
             records: rows with the columns of `WIRE_INPUT`.
-            pages: the number of pages of each task, each of which one core works on: 1 in a test, `pages_of` in a new
-                query. A
-                checkpoint fixes this number.
+            pages: the number of pages of each task, each of which one core works on: 1 in a test, `new_pages` in a new
+                query. A checkpoint fixes this number.
             partitions: the number of partitions of each source topic. With more than one, each partition of the key has
                 its own
                 state and stream time.
@@ -174,6 +173,10 @@ class Pipeline:
         for source in self.group.sources:
             counts[source.query] = max(counts[source.query], partitions.get(source.topic, 1))
         return tuple(counts)
+
+    def new_pages(self, partitions: Mapping[str, int]) -> int:
+        """Return the number of pages of each task, if a query is new; see `tasks`."""
+        return pages_of(max(self.tasks(partitions)))
 
     def level(self, number: int) -> Level:
         """Return the operators between stage `number - 1` and stage `number`."""
