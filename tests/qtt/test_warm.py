@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -9,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 import kestrel_sql
+from kestrel_qtt.cli.main import main
 
 CASE = """
 tests:
@@ -79,8 +82,16 @@ class Project:
 
     def jvm(self) -> int | None:
         """The process id of the JVM that is kept."""
-        found = re.match(r"JVM (\d+) of ", self.qtt("warm").stdout)
-        return int(found[1]) if found else None
+        return int(found[1]) if (found := re.match(r"JVM (\d+) of ", self.warm())) else None
+
+    def warm(self, *arguments: str) -> str:
+        """Ask after the JVM in the process of the tests: a process of its own takes more than a second to start."""
+        shown = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(shown):
+            patch.chdir(self.folder)
+            patch.setenv("XDG_RUNTIME_DIR", self.variables["XDG_RUNTIME_DIR"])
+            main(["warm", *arguments])
+        return shown.getvalue()
 
 
 @pytest.fixture
@@ -88,7 +99,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     sockets = tempfile.mkdtemp(prefix="k-", dir="/tmp")
     made = Project(tmp_path, sockets)
     yield made
-    made.qtt("warm", "--stop")
+    made.warm("--stop")
     shutil.rmtree(sockets)
 
 
