@@ -15,6 +15,9 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 
+_UNPROBED = -1
+"""The number of a branch that the outcome of the statements themselves tells."""
+
 
 @dataclass(slots=True)
 class Branch:
@@ -40,27 +43,34 @@ class Coverage:
 
 
 def cover(cases: Sequence[Case], driver: PlanningDriver, tell: Callable[[str], None]) -> Coverage:
-    """Run each case with the probes of its branches, all fused.
+    """Run each case, and each with every probe of its branches, all fused.
 
     Of a case with several formats the first one runs. `tell` gets a line of progress.
     """
     result = Coverage()
     variants: list[Case] = []
-    probed: dict[str, list[tuple[Branch, Found, int]]] = {}
+    probed: dict[str, tuple[str, list[tuple[Branch, Found, int]]]] = {}
     for group in same_statements(one_variant(cases)):
         found, texts = _probes(group[0], driver)
         result.branches += [branch for branch, _, _ in found]
         for case in group:
-            probed[case.id] = found
-            variants.append(replace(case, statements=(*case.statements, *texts), outputs=None, serdes=None, plan=None))
-    tell(f"{len(variants)} cases, {len(result.branches)} branches")
-    for case, outcome, _ in run_variants(variants, driver, DEFAULT_GROUP_SIZE):
+            plain = replace(case, outputs=None, serdes=None, plan=None)
+            # The queries of a case run one after the other, those of variants together; what variants share runs once.
+            for number, more in enumerate(((), *((text,) for text in texts)), start=_UNPROBED):
+                variant = replace(plain, id=f"{case.id}#probe {number}", statements=(*case.statements, *more))
+                variants.append(variant)
+                probed[variant.id] = (case.id, [each for each in found if each[2] == number])
+    tell(f"{len({name for name, _ in probed.values()})} cases, {len(result.branches)} branches")
+    failing: dict[str, str] = {}
+    for variant, outcome, _ in run_variants(variants, driver, DEFAULT_GROUP_SIZE):
+        name, asked = probed[variant.id]
         if not isinstance(outcome, Produced):
-            result.failing.append(f"{case.id}: {outcome.message}")
+            failing.setdefault(name, outcome.message)
             continue
-        for branch, found_branch, number in probed[case.id]:
-            if _is_reached(found_branch, number, case, outcome):
-                branch.cases.append(case.id)
+        for branch, found_branch, number in asked:
+            if _is_reached(found_branch, number, variant, outcome):
+                branch.cases.append(name)
+    result.failing = [f"{name}: {message}" for name, message in failing.items()]
     return result
 
 
@@ -86,7 +96,7 @@ def _probes(case: Case, driver: PlanningDriver) -> tuple[list[tuple[Branch, Foun
             branch = Branch(case.place_of(index, span.line, span.column), name, found.text)
             probe = next((text for text in _planned(case, found, driver, len(texts))), "")
             if probe or found.reached is not None:
-                branches.append((branch, found, len(texts)))
+                branches.append((branch, found, len(texts) if probe else _UNPROBED))
             if probe:
                 texts.append(probe)
         if isinstance(statement, s.CreateSource | s.CreateAs):
