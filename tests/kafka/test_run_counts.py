@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import QueryError
@@ -95,6 +98,32 @@ def test_progress_goes_on_after_a_query_has_idled(
             going.await_(lambda: all(state.lag and not any(state.lag.values()) for state in going.states.values()))
             going.await_(lambda: all(state.rows_per_second == 0 for state in going.states.values()))
         assert next(state.rows_out for state in going.states.values()) == 20
+
+
+def test_the_jvm_need_not_keep_the_plans_of_finished_batches(
+    applications: Applications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, servers, frames = f"plans{time.time_ns()}", applications.config.servers, []
+
+    def write(frame: DataFrame, *given: Any, **named: Any) -> Written:
+        java = frame._jdf
+        # Whoever calls a method of it makes it refer to itself.
+        java.queryExecution()
+        frames.append(weakref.ref(java))
+        return write_batch(frame, *given, **named)
+
+    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.write_batch", write)
+    monkeypatch.setattr("kestrel_sql.kafka.run.run._COLLECT_S", 0.5)
+    create(servers, PARTITIONS, f"{name}_s")
+    produce(servers, f"{name}_s", [("k", '{"V": 5}', 1)])
+    earliest = {"auto.offset.reset": "earliest"}
+    gc.disable()
+    try:
+        with applications.running(SCRIPT.format(name), tmp_path / "checkpoint", properties=earliest) as going:
+            going.await_(lambda: len(frames) >= 2)
+            going.await_(lambda: not any(frame() for frame in frames), seconds=30)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.rules("E12.3", "E12.9")

@@ -5,6 +5,7 @@ Runs every persistent query from its checkpoint until it is stopped or has caugh
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from kestrel_sql.topics.records import LogEntry
 
 _LOOK_S = 0.2
 _BROKER_S = 2.0
+_COLLECT_S = 30.0
 _ANSWER_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0)
 
@@ -94,6 +96,7 @@ class ProductionRun:
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
+    _collected: float = field(default_factory=time.monotonic)
     _away: float | None = None
     _missed: str = ""
     _stop_since: float | None = None
@@ -250,6 +253,11 @@ class ProductionRun:
         if last or moment - self._asked > _BROKER_S:
             self._asked = moment
             self._measure(started, offsets)
+        if moment - self._collected > _COLLECT_S:
+            # An object of Java and its methods refer to each other in Python, which looks at old objects very seldom:
+            # until then the JVM keeps the plans of finished batches.
+            self._collected = moment
+            gc.collect()
         self.show([query.progress.state() for query in started])
 
     def _measure(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> None:

@@ -44,6 +44,12 @@ With less, the JVM collects without end instead of failing.
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What Spark keeps for a user interface that nobody opens: a thousand batches with their plans, which are large.
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.streaming.ui.retainedQueries": "1",
     "spark.python.daemon.module": "kestrel_sql.spark.runtime.worker_daemon",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
@@ -77,12 +83,6 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {UNVERIFIED}",
-    # What Spark keeps for a user interface that nobody opens: the plans of a fused group are large.
-    "spark.sql.ui.retainedExecutions": "1",
-    "spark.ui.retainedJobs": "1",
-    "spark.ui.retainedStages": "1",
-    "spark.ui.retainedTasks": "1",
-    "spark.sql.streaming.ui.retainedQueries": "1",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.lightweightPlanChangeValidation": "false",
