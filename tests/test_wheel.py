@@ -124,8 +124,16 @@ def assert_the_cases_pass(environment: Environment, project: Path) -> None:
     assert "test-cases/a.yaml::small-orders-are-dropped PASSED" in done.stdout
 
 
-def test_the_engine_runs_without_the_harness_s_packages(base: Environment, project: Path) -> None:
-    assert_packages_come_from(base, project)
+def test_the_engine_works_without_the_harness_s_packages(base: Environment, tmp_path: Path) -> None:
+    assert_packages_come_from(base, tmp_path)
+    asked = APP.strip().splitlines()[0] + "DESCRIBE ORDERS; SHOW FUNCTIONS;"
+    done = base.run("kestrel", "shell", "--execute", asked, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"AMOUNT.*SUBSTRING", done.stdout, re.DOTALL), done.stdout
+
+
+@pytest.mark.nightly
+def test_queries_run_without_the_harness_s_packages(base: Environment, project: Path) -> None:
     assert_the_shell_answers(base, project)
 
 
