@@ -23,7 +23,7 @@ CORPORA = [
     for name in ("query-validation-tests", "rest-query-validation-tests", "sql-tests", "test-runner/correct")
 ]
 LEDGER = Path(__file__).with_name("known-gaps.yaml")
-EVERY = 16
+EVERY = 32
 """Of each file, one case in so many runs with every change, the others nightly."""
 SIZE = 120
 """Cases of a shard: more share a query than by default, as no user waits for the first result."""
