@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime import driver_worker
 from kestrel_sql.spark.runtime.private_folder import private_folder
 
 ARCHIVE = "classes-"
@@ -32,11 +33,10 @@ _NEEDED_JAVA = 17
 _NEEDLESS_MODULE = "jdk.incubator.vector"
 _OPENED, _WITHOUT_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED", 24
 """An option that names a package, and the first Java that has no such package."""
-_DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 _QUIET = f"""import os
 import sys
 
-if "{_DRIVER_WORKER}" in sys.orig_argv:
+if "{driver_worker.PYSPARK_WORKER}" in sys.orig_argv:
     sys.stdout = open(os.devnull, "w")
 # This file must not hide another one of its name.
 sys.path[:] = [path for path in sys.path if path != os.path.dirname(__file__)]
@@ -132,7 +132,7 @@ def _script(path: Path, text: str) -> Path:
 
 
 def _python() -> Path:
-    """A Python that drops the messages of Spark's worker for stateful operators and runs our daemon instead of Spark's.
+    """A Python that runs our daemon instead of Spark's, and our worker for stateful operators in the driver.
 
     `spark.python.daemon.module` names the daemon of the tasks only: what plans data sources in the driver is forked
     from Spark's own.
@@ -141,7 +141,8 @@ def _python() -> Path:
         own_folder() / "python",
         "#!/bin/sh\n"
         f'case "$*" in "-m {_DAEMON} "*) shift 2; set -- -m {_OWN_DAEMON} "$@" ;; esac\n'
-        f'case "$*" in *{_DRIVER_WORKER}*) exec "{sys.executable}" "$@" >/dev/null ;; esac\n'
+        f'case "$*" in *{driver_worker.PYSPARK_WORKER}*) '
+        f'exec "{sys.executable}" -S -P "{driver_worker.__file__}" >/dev/null ;; esac\n'
         f'exec "{sys.executable}" "$@"\n',
     )
 
