@@ -36,6 +36,18 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
             self._reschedule(other)
         return at
 
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Note that a test is done, and forget a unit whose tests are: pytest-xdist counts all units after each test.
+
+        Another plugin may have run the test again.
+        """
+        units = self.assigned_work[node]
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if scope in units:
+            super().mark_test_complete(node, item_index, duration)
+            if all(units[scope].values()):
+                del units[scope]
+
     def _reschedule(self, node: Any) -> None:
         """See that a worker has two tests or knows that there are no more.
 
