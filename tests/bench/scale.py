@@ -1,22 +1,24 @@
 """What a batch costs by records, keys, tasks and queries, and a model fitted to it (docs/scale.md).
 
 `KEYS`, `RECORDS`, `TASKS` and `QUERIES` are lists of numbers; `ROUNDS` batches are measured at each point, and the
-fastest counts, for others use the machine. The points replace those in tests/bench/scale_points.json.
+fastest counts, for others use the machine. The points replace those in tests/bench/scale_points.json, but for those of
+more keys, which `python -m tests.bench keys` adds.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import time
 from typing import Any
 
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row
-from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline, pages_of
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
-from tests.bench.scale_model import NAMES, Point, fit, write_points
+from tests.bench.scale_model import NAMES, Point, fit, read_points, write_points
 
 _SQL = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');
@@ -26,16 +28,21 @@ CREATE TABLE A AS SELECT K, COUNT(*) AS N, SUM(V) AS X FROM S GROUP BY K;
 _PART = 100_000
 """The most keys that a batch brings; a memory stream keeps all its rows in the driver's heap."""
 
+_MANY = 20
+"""The number of queries from which fewer rounds are measured."""
+
 
 def main() -> None:
     """Measure the grid, print the points with the model's predictions, and store the points."""
     runner = MemoryRunner(open_memory_session())
     # Java compiles what a first query runs.
-    _measure(runner, 1, 1, 1000)
+    for tasks in (1, 2, 1):
+        _measure(runner, 1, tasks, _PART)
     points = []
     for queries, tasks, keys in _grid():
         points += _measure(runner, queries, tasks, keys)
     runner.close()
+    points += [point for point in read_points() if point.keys > max(each.keys for each in points)]
     write_points(points)
     model = fit(points)
     for name, cost in zip(NAMES, model.costs, strict=True):
@@ -46,7 +53,11 @@ def main() -> None:
 
 def _grid() -> list[tuple[int, int, int]]:
     """Queries, tasks and keys: each varies alone."""
-    keys, tasks, queries = _numbers("KEYS", "1000 10000 100000"), _numbers("TASKS", "1 2"), _numbers("QUERIES", "1 4 8")
+    keys, tasks, queries = (
+        _numbers("KEYS", "1000 10000 100000"),
+        _numbers("TASKS", "1 2"),
+        _numbers("QUERIES", "1 8 50 200"),
+    )
     found = [(1, task, key) for task in tasks for key in keys]
     return [*found, *((query, 1, keys[0]) for query in queries if query > 1)]
 
@@ -66,7 +77,7 @@ def _measure(runner: MemoryRunner, queries: int, tasks: int, keys: int) -> list[
         for records in _numbers("RECORDS", "1000 10000"):
             taken = [
                 _round(runner, streams, started, [f"k{random_.randrange(keys)}" for _ in range(records)], tasks)
-                for _ in range(int(os.environ.get("ROUNDS", "5")))
+                for _ in range(int(os.environ.get("ROUNDS", "5" if queries < _MANY else "2")))
             ]
             found.append(Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=min(taken)))
             print(found[-1], flush=True)
@@ -81,13 +92,13 @@ def _start(runner: MemoryRunner, stream: Any, tasks: int) -> Any:
     for parsed in session.parse(_SQL):
         session.execute(parsed)
     pipeline = build_pipeline([QueryRun(plan=query.plan) for query in session.queries.values()])
-    frame = pipeline.frame(runner.spark, runner.read(stream), pages=PAGES, tasks=[tasks], has_task_pages=True)
+    frame = pipeline.frame(runner.spark, runner.read(stream), pages=pages_of(tasks), tasks=[tasks], has_task_pages=True)
     writer = frame.writeStream.format("noop").outputMode("update")
     return writer.option("checkpointLocation", str(runner.folder(runner.name()))).start()
 
 
 def _round(runner: MemoryRunner, streams: list[Any], started: list[Any], keys: list[str], tasks: int) -> float:
-    """Give each query a batch; returns the seconds of the longest batch, as Spark measured it."""
+    """Give each query a batch; returns the seconds until all have committed it."""
     rows = [
         input_row(
             0,
@@ -103,11 +114,10 @@ def _round(runner: MemoryRunner, streams: list[Any], started: list[Any], keys: l
         )
         for at, key in enumerate(keys)
     ]
+    rows_in_java = runner.in_java(rows)
+    begun = time.perf_counter()
     for stream in streams:
-        runner.feed(stream, rows)
-    taken = []
+        stream.addData(rows_in_java)
     for query in started:
         query.processAllAvailable()
-        progress = [each for each in query.recentProgress if each["numInputRows"]]
-        taken.append(progress[-1]["durationMs"]["triggerExecution"] / 1000)
-    return max(taken)
+    return time.perf_counter() - begun

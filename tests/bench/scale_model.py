@@ -9,10 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
+from kestrel_sql.spark.pipeline.pipeline import pages_of
+
 POINTS = Path(__file__).with_name("scale_points.json")
 """What `python -m tests.bench scale` measured last."""
 
 NAMES = ("round", "query", "page", "record", "key")
+
+CORES = 2
+"""The number of cores of the machine that measured the points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +38,15 @@ class Point:
     records: int
     seconds: float
 
-    def features(self, pages: int = 64) -> tuple[float, ...]:
-        """Return what the costs of `NAMES` are multiplied with: `pages` is the number of pages of a task."""
-        touched = min(self.records, self.keys, pages * self.tasks)
+    def features(self, cores: int = CORES) -> tuple[float, ...]:
+        """Return what the costs of `NAMES` are multiplied with, on a machine with a number of cores."""
+        pages = pages_of(self.tasks) * self.tasks
+        touched = min(self.records, self.keys, pages)
         # A batch decodes and encodes the pages that it touches, with all their keys.
-        moved = self.keys * touched / (pages * self.tasks)
-        return (1.0, self.queries, self.queries * touched, self.queries * self.records, self.queries * moved)
+        moved = self.keys * touched / pages
+        # The driver plans a batch on one core; tasks share the others.
+        share = self.queries / min(cores, self.queries * self.tasks)
+        return (1.0, self.queries, share * touched, share * self.records, share * moved)
 
 
 @dataclass(frozen=True, slots=True)

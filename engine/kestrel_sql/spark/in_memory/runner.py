@@ -86,11 +86,15 @@ class MemoryRunner:
         return DataFrame(stream.toDF(), self.spark)
 
     def feed(self, stream: Any, rows: Sequence[Row]) -> None:
-        """Add rows to a memory stream as one offset, in one call: Arrow to the JVM, and there a list of rows."""
+        """Add rows to a memory stream as one offset."""
+        stream.addData(self.in_java(rows))
+
+    def in_java(self, rows: Sequence[Row]) -> Any:
+        """Return rows as memory streams take them, in one call: Arrow to the JVM, and there a list of rows."""
         table = pa.Table.from_pylist(list(rows), schema=ARROW_INPUT)
         frame: Any = self.spark.createDataFrame(table, self._schema)  # type: ignore[call-overload]
         collected = frame._jdf.collectAsList()
-        stream.addData(self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq())
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(collected).toSeq()
 
     def written(self, frame: DataFrame, name: str) -> list[Row]:
         """Run a new streaming query over the rows of its stream, and return its output."""
