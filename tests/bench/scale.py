@@ -15,7 +15,7 @@ from typing import Any
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline, pages_of
-from kestrel_sql.spark.runtime.session import open_memory_session
+from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 from tests.bench.scale_model import NAMES, Point, fit, read_points, write_points
@@ -34,7 +34,14 @@ _MANY = 20
 
 def main() -> None:
     """Measure the grid, print the points with the model's predictions, and store the points."""
-    runner = MemoryRunner(open_memory_session())
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        # Memory streams keep all rows: those of 200 queries filled the usual heap.
+        "spark.driver.memory": "6g",
+        # As in a run on a broker. With Spark's own 10 ms, queries that wait take half the time of those that work.
+        "spark.sql.streaming.pollingDelay": "200ms",
+    }
+    runner = MemoryRunner(open_session("local[*]", settings))
     # Java compiles what a first query runs.
     for tasks in (1, 2, 1):
         _measure(runner, 1, tasks, _PART)
