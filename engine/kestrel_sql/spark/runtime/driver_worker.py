@@ -1,8 +1,8 @@
 """Tells Spark's driver the state variable of our stateful operators, as PySpark's own worker does, without PySpark.
 
 At every start of a query, the driver starts a Python process for each stateful operator, only to learn which state
-variables it opens. Ours opens the same one each time. To import PySpark for that took 0.25 s of a processor, and with
-many queries at once longer than the ten seconds that Spark waits.
+variables it opens. Ours opens the same one each time. To import PySpark for that took 0.3 s of a processor, and with
+many queries at once longer than the ten seconds that Spark waits (docs/adr/0040).
 
 `environment` starts this script without site-packages: it needs the standard library only. PySpark's worker does the
 work where the operator is not ours.
