@@ -51,12 +51,29 @@ EARLY = [
 ]
 
 
-def test_a_merge_reads_all_records_of_its_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merged_source, "_consumer", lambda config: consumer(EARLY))
+AWAY = [[_Message(0), _Message(-1, KafkaError._TRANSPORT)], EARLY[0][1:], *EARLY[1:]]
+"""The leader is away for a moment, and the client goes on by itself."""
+
+
+def reader() -> MergedReader:
     config = KafkaConfig(servers="127.0.0.1:1")
-    reader = MergedReader(SourceSpec(config=config, partitions={"in": 1}, start={}, limit=100))
-    (task,) = reader.partitions({"in": {"0": 0}}, {"in": {"0": 5}})
-    assert [offset for batch in opened(reader.read(task)) for offset in batch.column("off").to_pylist()] == [0, 1, 2, 3]
+    return MergedReader(SourceSpec(config=config, partitions={"in": 1}, start={}, limit=100))
+
+
+@pytest.mark.parametrize("chunks", [EARLY, AWAY], ids=["early end", "away"])
+def test_a_merge_reads_all_records_of_its_range(
+    chunks: Sequence[Sequence[_Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_source, "_consumer", lambda config: consumer(chunks))
+    merged = reader()
+    (task,) = merged.partitions({"in": {"0": 0}}, {"in": {"0": 5}})
+    assert [offset for batch in opened(merged.read(task)) for offset in batch.column("off").to_pylist()] == [0, 1, 2, 3]
+
+
+def test_a_batch_does_not_end_before_it_begins_when_a_new_leader_knows_fewer_records() -> None:
+    merged = reader()
+    merged._offsets = SimpleNamespace(ends=lambda _: {("in", 0): 3})  # type: ignore[assignment]
+    assert merged.latestOffset({"in": {"0": 5}}, merged.getDefaultReadLimit()) == {"in": {"0": 5}}
 
 
 @pytest.mark.parametrize(("ends", "expected"), [({("in", 0): 5}, [0, 1, 2, 3]), (None, [0, 1])])

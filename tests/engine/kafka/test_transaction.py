@@ -4,9 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
-from kestrel_sql.kafka.sink.transaction import _pairs, _sent_in, _text
+from kestrel_sql.kafka.sink import transaction
+from kestrel_sql.kafka.sink.transaction import _pairs, _sent_in, _text, retried
 from kestrel_sql.spark.io.topics import HEADERS
 
 COLUMNS: dict[str, tuple[list[Any], pa.DataType]] = {
@@ -79,3 +80,33 @@ def test_headers_are_pairs_where_a_record_has_any() -> None:
         [],
         [("a", b"1"), ("a", None)],
     ]
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError._TRANSPORT, KafkaError._TIMED_OUT])
+def test_a_broker_that_has_just_started_is_asked_again(code: int) -> None:
+    answers: list[Any] = [KafkaException(KafkaError(code)), "answer"]
+
+    def call() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert retried(call) == "answer"
+
+
+def test_a_fenced_writer_is_not_asked_again() -> None:
+    asked: list[None] = []
+
+    def call() -> None:
+        asked.append(None)
+        raise KafkaException(KafkaError(KafkaError._FENCED))
+
+    with pytest.raises(KafkaException):
+        retried(call)
+    assert len(asked) == 1
+
+
+def test_requests_of_a_transaction_outlive_a_broker_that_is_away() -> None:
+    # The client's default forgets them when all brokers are down, and no timeout ends the call (ADR 16).
+    assert transaction._TUNING["metadata.recovery.strategy"] == "none"

@@ -40,14 +40,14 @@ def test_a_released_lease_is_taken_at_once_with_the_next_number(tmp_path: Path) 
 
 
 def test_a_lease_that_is_renewed_is_refused_by_the_name_of_its_owner(tmp_path: Path) -> None:
-    held = lease(tmp_path, seconds=10)
+    held = lease(tmp_path, seconds=2)
     take(held)
     try:
         with pytest.raises(
             CheckpointInUseError, match=rf"{tmp_path} is in use by another kestrel run \(process \d+ on "
         ):
             # The second one watches for long enough that a busy machine renews within that time.
-            take(lease(tmp_path, seconds=60))
+            take(lease(tmp_path, seconds=20))
     finally:
         held.release()
 
@@ -64,7 +64,7 @@ def test_a_lease_that_nobody_renews_ends(tmp_path: Path) -> None:
 
 def test_a_lease_that_another_has_taken_is_lost_and_leaves_the_new_one_alone(tmp_path: Path) -> None:
     lost = Event()
-    frozen = lease(tmp_path, seconds=5, lose=lost.set)
+    frozen = lease(tmp_path, lose=lost.set)
     take(frozen)
     taken = tmp_path / "lease" / "2"
     taken.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
@@ -78,6 +78,13 @@ class Away(PosixPath):
     """A folder that cannot be listed while `away` is set."""
 
     away = Event()
+    raced = Event()
+    """Another run creates each new file first."""
+
+    def open(self, mode: str = "r", *arguments: Any, **named: Any) -> Any:
+        if mode == "x" and self.raced.is_set():
+            self.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
+        return super().open(mode, *arguments, **named)
 
     def iterdir(self) -> Iterator[Any]:
         if self.away.is_set():
@@ -89,6 +96,7 @@ class Away(PosixPath):
 def away(tmp_path: Path) -> Iterator[Away]:
     yield Away(tmp_path)
     Away.away.clear()
+    Away.raced.clear()
 
 
 def await_in(said: list[str], words: str) -> None:
@@ -115,16 +123,21 @@ def test_an_owner_whose_store_was_away_takes_the_next_number(away: Away) -> None
     assert "lost" not in said
 
 
-def test_an_owner_whose_store_was_away_loses_to_a_run_that_took_the_next_number(away: Away) -> None:
+@pytest.mark.parametrize("meanwhile", [True, False], ids=["meanwhile", "at the same moment"])
+def test_an_owner_whose_store_was_away_loses_to_a_run_that_took_the_next_number(away: Away, meanwhile: bool) -> None:
     said: list[str] = []
     held = lease(away, lose=lambda: said.append("lost"))
     held.take(said.append, Event())
     away.away.set()
     await_in(said, "the lease has ended")
-    taken = away / "lease" / str(held.number + 1)
-    taken.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
+    if meanwhile:
+        taken = away / "lease" / str(held.number + 1)
+        taken.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
+    else:
+        away.raced.set()
     away.away.clear()
     await_in(said, "lost")
+    assert not any("the run goes on" in sentence for sentence in said)
     with pytest.raises(CheckpointInUseError, match=r"another run has taken it \(process 7 on other\)"):
         held.release()
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
+from kestrel_sql.kafka.run.progress import QueryProgress
+from kestrel_sql.kafka.run.running_query import RunningQuery
 from kestrel_sql.spark.state.checkpoint_path import Store, StorePath
 from kestrel_sql.spark.state.store_errors import error_of_text, store_error
 
@@ -114,3 +118,47 @@ def test_a_cause_is_known_by_its_class_before_its_words() -> None:
     assert "its token has expired" in store_error("s3a://b/c", ThrownError(expired)).message
     other = Thrown("a.B", "first", cause=Thrown("a.C", "last\nwith a trace"))
     assert store_error("s3a://b/c", ThrownError(other)).message == "the checkpoint s3a://b/c cannot be used: last"
+
+
+@pytest.mark.parametrize(("scheme", "is_conditional"), [("s3a", True), ("hdfs", False)])
+def test_the_store_itself_decides_who_creates_a_file(scheme: str, is_conditional: bool) -> None:
+    """S3A looks first and writes then, unless it is told that the write has a condition."""
+    asked: list[str] = []
+    stream = SimpleNamespace(write=lambda _: None, close=lambda: None)
+    builder = SimpleNamespace(build=lambda: stream)
+    builder.recursive = lambda: builder
+    builder.overwrite = lambda _: builder
+    builder.must = lambda name, _: asked.append(name) or builder
+    store = Store(None, f"{scheme}://b/c", lambda: None)
+    vars(store).update(files=SimpleNamespace(createFile=lambda _: builder), path=lambda uri: uri)
+    assert StorePath(store, f"{scheme}://b/c/lease/1").create(b"x")
+    assert bool(asked) is is_conditional
+
+
+def test_a_file_that_cannot_be_written_whole_does_not_appear() -> None:
+    ended: list[str] = []
+
+    def write(_: bytearray) -> None:
+        raise Py4JError("the store is away")
+
+    stream = SimpleNamespace(
+        write=write, cancel=lambda: ended.append("cancelled"), close=lambda: ended.append("closed")
+    )
+    store = Store(None, "s3a://b/c", lambda: None)
+    manager = SimpleNamespace(createAtomic=lambda path, overwrites: stream)
+    vars(store).update(files=None, path=lambda uri: uri, manager=manager)
+    with pytest.raises(Py4JError):
+        StorePath(store, "s3a://b/c/kestrel.json").write_whole(b"half")
+    assert ended == ["cancelled"]
+
+
+def test_a_query_that_fails_for_its_store_says_so() -> None:
+    failed: Any = SimpleNamespace(isActive=False, lastProgress=None, exception=lambda: f"a job failed\n{EXPIRED}")
+    known: Any = SimpleNamespace(stored=SimpleNamespace(id="Q"))
+    around: Any = SimpleNamespace(stop=Event())
+    query = RunningQuery(
+        prepared=known, around=around, checkpoint="s3a://b/c", progress=QueryProgress("Q"), execution=failed
+    )
+    query.look()
+    assert query.failure is not None
+    assert query.failure.message == "the checkpoint s3a://b/c cannot be used: its token has expired"
