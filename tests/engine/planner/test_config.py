@@ -52,3 +52,11 @@ def test_denied_by_the_server() -> None:
     config = Config.of({"ksql.properties.overrides.denylist": "auto.offset.reset, linger.ms"})
     with pytest.raises(PropertyError, match=r"Cannot override property 'linger\.ms'"):
         config.without_property("linger.ms")
+
+
+def test_a_number_that_is_none_is_refused_by_the_name_of_its_property() -> None:
+    assert Config.of({"ksql.max.push.queries": " 7 "}).integer("ksql.max.push.queries") == 7
+    with pytest.raises(
+        PropertyError, match=r"Invalid value x for configuration ksql\.max\.push\.queries: Not a number"
+    ):
+        Config.of({"ksql.max.push.queries": "x"}).integer("ksql.max.push.queries")
