@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from decimal import Decimal
 from typing import Any
+from zlib import crc32
 
 import msgpack
 import pyarrow as pa
@@ -12,27 +13,113 @@ import pyarrow as pa
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 
-VERSION, PACKED = 1, 2
-"""The first byte of every state: plain or compressed; a new layout takes the next number."""
+VERSION, PACKED, BUCKETED = 1, 2, 3
+"""The first byte of every state: plain, compressed, or plain with buckets; a new layout takes the next number."""
+
+MANY_ROWS = 512
+"""From this number on the rows of a state are kept in buckets."""
+
+_ROWS_A_BUCKET = 8
+"""The fewest rows a bucket has on average; with twice as many they get new buckets."""
 
 _COMPRESS_ABOVE_BYTES = 256
 """Smaller states are not compressed: the header of a zstd frame would cost what compression saves."""
 
 _DECIMAL = 1
 _BIG_INT = 2
+_BUCKETS = 3
+
+
+class BucketedRows(MutableMapping[bytes, Any]):
+    """Many rows of a state by key, in buckets that stay encoded until somebody asks for one of their keys.
+
+    A batch so decodes and encodes the rows that share a bucket with one that it needs, and copies all others as bytes.
+    """
+
+    def __init__(self, count: int, buckets: list[bytes | dict[bytes, Any]]) -> None:
+        """Take the number of rows, and buckets whose number is a power of two."""
+        self._count, self._buckets, self._mask = count, buckets, len(buckets) - 1
+
+    @classmethod
+    def of(cls, rows: Mapping[bytes, Any]) -> BucketedRows:
+        """Put rows into buckets by the hash of their keys."""
+        buckets: list[bytes | dict[bytes, Any]] = [{} for _ in range(1 << (len(rows) // _ROWS_A_BUCKET).bit_length())]
+        found = cls(0, buckets)
+        for key, row in rows.items():
+            found[key] = row
+        return found
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows need more buckets."""
+        return self._count >= 2 * _ROWS_A_BUCKET * len(self._buckets)
+
+    def encoded(self) -> msgpack.ExtType:
+        """The buckets for msgpack."""
+        packer = _packer(_extend)
+        buckets = [each if isinstance(each, bytes) else packer.pack(each) for each in self._buckets]
+        return msgpack.ExtType(_BUCKETS, packer.pack([self._count, *buckets]))
+
+    def _bucket(self, at: int) -> dict[bytes, Any]:
+        found = self._buckets[at]
+        if isinstance(found, dict):
+            return found
+        opened = _rows(found)
+        self._buckets[at] = opened
+        return opened
+
+    def get(self, key: bytes | None, default: Any = None) -> Any:
+        """Return the row of a key, else `default`; no row has the key None, which joins ask for."""
+        return default if key is None else self._bucket(crc32(key) & self._mask).get(key, default)
+
+    def __getitem__(self, key: bytes) -> Any:
+        return self._bucket(crc32(key) & self._mask)[key]
+
+    def __setitem__(self, key: bytes, row: Any) -> None:
+        bucket = self._bucket(crc32(key) & self._mask)
+        if key not in bucket:
+            self._count += 1
+        bucket[key] = row
+
+    def __delitem__(self, key: bytes) -> None:
+        del self._bucket(crc32(key) & self._mask)[key]
+        self._count -= 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        for at in range(len(self._buckets)):
+            yield from self._bucket(at)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def bucket_rows(state: State) -> None:
+    """Put the rows of a state by key into buckets where they are many, and into more buckets where they have grown."""
+    for name, rows in state.items():
+        if rows.is_full if isinstance(rows, BucketedRows) else isinstance(rows, dict) and len(rows) >= MANY_ROWS:
+            state[name] = BucketedRows.of(rows)
 
 
 def dump_state(state: Mapping[Any, Any]) -> bytes:
-    """Encode a state: a version byte, then msgpack with extensions for Decimal and for integers beyond 64 bits.
+    """Encode a state: a version byte, then msgpack with extensions for Decimal, large integers and buckets.
 
     Raises:
         QueryError: the state holds a value that cannot be encoded.
     """
+    version = VERSION
+
+    def extend(value: object) -> msgpack.ExtType:
+        nonlocal version
+        if isinstance(value, BucketedRows):
+            version = BUCKETED
+            return value.encoded()
+        return _extend(value)
+
     try:
-        packed: bytes = msgpack.packb(state, default=_extend, use_bin_type=True, unicode_errors="surrogatepass")
+        packed: bytes = _packer(extend).pack(state)
     except (TypeError, ValueError, OverflowError) as error:
         raise QueryError(f"the state of an operator cannot be encoded: {error}") from error
-    return bytes([VERSION]) + packed
+    return bytes([version]) + packed
 
 
 def pack_state(state: Mapping[Any, Any]) -> bytes:
@@ -57,21 +144,36 @@ def load_state(stored: bytes) -> State:
     """
     if not stored:
         raise QueryError("the stored state of an operator is damaged: it is empty")
-    if stored[0] not in (VERSION, PACKED):
+    if stored[0] not in (VERSION, PACKED, BUCKETED):
         raise QueryError(
-            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} and {PACKED}",
+            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {BUCKETED}",
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
     try:
         plain = (
-            stored[1:] if stored[0] == VERSION else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
+            stored[1:] if stored[0] != PACKED else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
         )
-        state = msgpack.unpackb(plain, ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
-    except (msgpack.exceptions.UnpackException, OSError, ValueError, TypeError, ArithmeticError) as error:
+    except OSError as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
-    if not isinstance(state, dict):
-        raise QueryError(f"the stored state of an operator is damaged: expected a dict, got {type(state).__name__}")
-    return state
+    return _rows(plain)
+
+
+def _packer(extend: Callable[[object], msgpack.ExtType]) -> msgpack.Packer:
+    return msgpack.Packer(default=extend, use_bin_type=True, unicode_errors="surrogatepass")
+
+
+def _rows(data: bytes) -> dict[Any, Any]:
+    try:
+        found = _unpacked(data)
+    except (msgpack.exceptions.UnpackException, ValueError, TypeError, ArithmeticError) as error:
+        raise QueryError(f"the stored state of an operator is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise QueryError(f"the stored state of an operator is damaged: expected a dict, got {type(found).__name__}")
+    return found
+
+
+def _unpacked(data: bytes) -> Any:
+    return msgpack.unpackb(data, ext_hook=_restore, strict_map_key=False, unicode_errors="surrogatepass")
 
 
 def _extend(value: object) -> msgpack.ExtType:
@@ -87,4 +189,7 @@ def _restore(code: int, data: bytes) -> Any:
         return Decimal(data.decode())
     if code == _BIG_INT:
         return int(data)
+    if code == _BUCKETS:
+        count, *buckets = _unpacked(data)
+        return BucketedRows(count, buckets)
     raise ValueError(f"unknown msgpack extension {code}")

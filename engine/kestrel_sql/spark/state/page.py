@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.operator import Output, PacksState, Row
+from kestrel_sql.operators.operator import Output, PacksState, Row, Scope
+from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
@@ -111,8 +112,12 @@ class PageRunner:
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
+            own = state.get(str(stateful.output.relation), {})
             if isinstance(stateful.operator, PacksState):
-                stateful.operator.pack(state.get(str(stateful.output.relation), {}))
+                stateful.operator.pack(own)
+            if stateful.operator.scope is not Scope.TASK:
+                # Operators over time keep rows in an order, and need them all.
+                bucket_rows(own)
 
     def _one_by_one(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         relations = rows.column("rel").to_numpy()

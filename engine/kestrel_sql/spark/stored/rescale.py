@@ -176,7 +176,7 @@ def _split(
     for name, rows in own.items():
         if name == _NUMBER:
             continue
-        if not isinstance(rows, dict):
+        if not isinstance(rows, Mapping):
             raise CheckpointError(f"the query {query.id} cannot be rescaled: its step {step.name} holds {name}")
         columns, keys = _keys(step, name, list(rows))
         if any(number != page.page for number in _pages_of(keys, columns, query.metadata.pages)):
@@ -248,7 +248,7 @@ def _items(step: StoredStep, page: StoredPage, own: State) -> Iterable[object]:
     for name, rows in own.items():
         if step.operator.scope is Scope.KEY and name == _NUMBER:
             continue
-        if isinstance(rows, dict):
+        if isinstance(rows, Mapping):
             for key, row in rows.items():
                 yield [page.task, name, key, row]
         else:

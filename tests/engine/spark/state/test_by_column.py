@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates.windows import groups_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
@@ -172,6 +173,7 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         batches, most = some_batches(level, seed)
         monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", most)
         monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+        monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
         monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)

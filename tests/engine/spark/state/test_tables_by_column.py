@@ -13,6 +13,7 @@ import pytest
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session
@@ -240,6 +241,7 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+    monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
     monkeypatch.setattr(keyed_module, "MANY_ROWS", 1)
     monkeypatch.setattr(foreign_module, "FOREIGN_ROWS", 1)
     monkeypatch.setattr(aggregate_module, "MANY_ROWS", 1)

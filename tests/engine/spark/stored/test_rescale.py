@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kestrel_sql.kafka.run.layout import READY
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
+from kestrel_sql.operators import state_codec
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.plan.codec.plan_file import encode_statement
@@ -94,7 +96,10 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
 
 
 @pytest.mark.parametrize("shape", ["aggregate", "windows", "final", "stream-table", "table-table", "stream-stream"])
-def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(shape: str, tmp_path: Path) -> None:
+def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_codec, "MANY_ROWS", 1)
     made, rows = pipeline(shape), rows_of(shape, 60, keys=9, apart=500)
     fabricate(tmp_path / "old", made, rows, pages=4, partitions=2)
     fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
@@ -116,7 +121,7 @@ def places(query: Any) -> dict[Any, tuple[set[Any], int]]:
     for partition in query.partitions(1):
         for page in read_pages(partition, query.batches):
             (state,) = (part for name, part in load_state(page.blob).items() if name != PLAN)
-            keys = {(name, key) for name, rows in state.items() if isinstance(rows, dict) for key in rows}
+            keys = {(name, key) for name, rows in state.items() if isinstance(rows, Mapping) for key in rows}
             found[partition.name, page.task, page.page] = keys, state.get("number", 0)
     return found
 
