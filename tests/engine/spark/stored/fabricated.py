@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_sql.operators.operator import Row, Scope
-from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.operators.state_codec import bucket_rows, dump_state
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.hashing import hash_ints, hash_row
@@ -33,6 +33,9 @@ def fabricate(
         if operator.scope is Scope.KEY:
             page = hash_row(row.key, stateful.inputs[0].schema.key) % pages
         list(operator.process(row, states[task, page]))
+    if operator.scope is not Scope.TASK:
+        for state in states.values():
+            bucket_rows(state)
     for partition in range(partitions):
         own = [
             StoredPage(task, page, dump_state({PLAN: pipeline.level(1).fingerprint(), _relation(pipeline): state}))
