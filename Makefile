@@ -21,7 +21,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test lint types rooms archive nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test lint types rooms jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 	@$(BIN)/python -m tests.kafka.spread
 
 test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=2
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target types archive rooms clients lint
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target types jars rooms clients lint
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 fast: $(READY) ## run the tests that need neither Spark nor a broker nor all plans, and start neither pytest nor pip: without a JVM
@@ -62,7 +62,7 @@ types: $(READY)
 rooms: $(READY)
 	$(BIN)/lint-imports
 
-archive: $(READY)
+jars: $(READY)
 	@$(BIN)/python -m tests.ready
 
 CLIENTS := tests/engine/server/clients

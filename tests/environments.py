@@ -112,7 +112,7 @@ def _link_all(made: Environment, extra: str) -> None:
 def _link_archive(made: Environment) -> None:
     """Let sessions of an environment, which take the jars from here, take the archive of their classes from here, too.
 
-    Without it each start of Spark takes seconds more of processor time.
+    If there is one, each start of Spark takes seconds less of processor time.
     """
     own = made.folder / "share" / "kestrel"
     own.mkdir(parents=True)

@@ -17,6 +17,7 @@ import pytest
 
 import kestrel_sql
 from kestrel_qtt.cli.main import main
+from kestrel_sql.spark.runtime.class_archive import TRIED, archive_path
 
 CASE = """
 tests:
@@ -95,7 +96,18 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def tried() -> Iterator[None]:
+    """A run that leaves its JVM makes no archive of classes in the background, which would take longer than the test."""
+    mark = archive_path().with_suffix(TRIED)
+    is_new = not mark.exists()
+    mark.touch()
+    yield
+    if is_new:
+        mark.unlink()
+
+
+@pytest.fixture
+def project(tmp_path: Path, tried: None) -> Iterator[Project]:
     sockets = tempfile.mkdtemp(prefix="k-", dir="/tmp")
     made = Project(tmp_path, sockets)
     yield made
