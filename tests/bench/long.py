@@ -29,7 +29,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from kestrel_sql.kafka.broker.broker import Broker
-from kestrel_sql.kafka.connector.store import open_store_to_read
+from kestrel_sql.kafka.connector.store import open_store_alone
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from tests.bench.kafka_memory import memory
 from tests.bench.measure import descendants, machine
@@ -104,7 +104,7 @@ def _checkpoint(folder: Path) -> Iterator[tuple[CheckpointPath, Mapping[str, str
     if not STORE:
         yield folder / "c", {}
         return
-    with store_of(STORE, folder) as way, open_store_to_read(f"{way.uri}/c", way.settings) as root:
+    with store_of(STORE, folder) as way, open_store_alone(f"{way.uri}/c", way.settings) as root:
         yield root, way.settings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,6 +35,18 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     folder.save(manifest)
     assert folder.load() == manifest
     assert folder.load().next_run().runs == 2
+
+
+def test_older_code_refuses_the_manifest_of_a_rescaled_query_and_no_other(tmp_path: Path) -> None:
+    """It would look for the state in `queries/`, find none, and begin from the start."""
+    folder = CheckpointFolder(tmp_path)
+    for rescaled, format_ in ((0, 1), (3, 2)):
+        query = replace(QUERY, rescaled=rescaled)
+        folder.save(Manifest().with_query(query))
+        document = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+        assert (document["format"], "rescaled" in document["queries"][0]) == (format_, rescaled > 0)
+        assert folder.load().queries == {query.name: query}
+    assert folder.folder_of(replace(QUERY, rescaled=3)) == tmp_path / "rescaled" / "3" / QUERY.id
 
 
 def test_a_new_folder_has_an_empty_manifest(tmp_path: Path) -> None:
@@ -70,18 +83,18 @@ def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
 
 def test_a_query_resumes_after_the_last_committed_batch(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path)
-    logs = tmp_path / "queries" / "Q"
-    assert folder.next_offsets("Q") is None
+    query, logs = replace(QUERY, id="Q"), tmp_path / "queries" / "Q"
+    assert folder.next_offsets(query) is None
     for name in ("offsets", "commits"):
         (logs / name).mkdir(parents=True)
     (logs / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     for number in (0, 1, 2):
         offsets = json.dumps({"in": {"0": 10 * (number + 1)}})
         (logs / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{offsets}')
-    assert folder.next_offsets("Q") is None
+    assert folder.next_offsets(query) is None
     (logs / "commits" / "0").write_text("v1\n{}")
     (logs / "commits" / "1").write_text("v1\n{}")
-    assert folder.next_offsets("Q") == {("in", 0): 20}
+    assert folder.next_offsets(query) == {("in", 0): 20}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.connector.store import open_store_to_read
+from kestrel_sql.kafka.connector.store import open_store_alone
 from tests.kafka.cluster import bare_python, end, options, standalone_cluster
 from tests.kafka.helpers import spark_options
 from tests.kafka.processes import ending, executors
@@ -114,7 +114,7 @@ def test_a_run_outlives_a_worker_that_is(
         cluster = stack.enter_context(
             standalone_cluster(tmp_path / "cluster", group=GROUP if name == "cut off" else None)
         )
-        root = stack.enter_context(open_store_to_read("s3a://bucket", s3.settings))
+        root = stack.enter_context(open_store_alone("s3a://bucket", s3.settings))
         there = replace(scenario, store=root / scenario.name)
         given = [*options(cluster, s3, bare_python()), "--batch-records", "100"]
         given += spark_options(incident.settings)

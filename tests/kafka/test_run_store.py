@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.run import StoreUri
+from kestrel_sql.spark.state.checkpoint_path import open_store
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, environment, produce, spark_options
 from tests.kafka.s3 import S3
@@ -25,11 +28,15 @@ from tests.kafka.stores import KINDS, Way, store_of
 pytestmark = pytest.mark.spark
 
 
-def test_a_checkpoint_behind_hadoop_resumes(applications: Applications, tmp_path: Path) -> None:
+def test_a_checkpoint_behind_hadoop_resumes_and_is_rescaled(applications: Applications, tmp_path: Path) -> None:
     name, servers = f"store_{time.time_ns()}", applications.config.servers
     create(servers, 2, f"{name}_s")
     text, uri = APP.format(name=name, sink="hadoop"), StoreUri((tmp_path / "c").as_uri())
     for first in (0, 20):
+        if first:
+            store = open_store(applications.spark, uri.text)
+            [rescaled] = rescale_checkpoint(store, FUNCTIONS, partitions=3, pages=7, wanted=None)
+            assert rescaled.rows == KEYS
         produce(servers, f"{name}_s", records(first, 20))
         run = applications.catch_up(text, uri, properties=EARLIEST)
         assert run.well, run.text
@@ -37,9 +44,10 @@ def test_a_checkpoint_behind_hadoop_resumes(applications: Applications, tmp_path
     assert {value["N"] for value in last.values()} == {40 // KEYS}
     assert len(rows(servers, f"{name}_t_hadoop")) == 40
     assert {"kestrel.json", "offsets", "state"} <= {
-        each.name for each in next((tmp_path / "c" / "queries").iterdir()).iterdir()
+        each.name for each in next((tmp_path / "c" / "rescaled" / "1").iterdir()).iterdir()
     }
-    assert json.loads((tmp_path / "c" / "lease" / "2").read_text(encoding="utf-8"))["released"]
+    assert not [*(tmp_path / "c" / "queries").iterdir()]
+    assert json.loads((tmp_path / "c" / "lease" / "3").read_text(encoding="utf-8"))["released"]
 
 
 @pytest.fixture(params=KINDS)

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.connector.store import open_store_to_read
+from kestrel_sql.kafka.connector.store import open_store_alone
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import ALL, Scenario, compare
 from tests.kafka.stores import KINDS, store_of
@@ -60,5 +60,5 @@ def test_killed_drivers_on_a_store_lose_nothing_and_repeat_nothing(
 @contextmanager
 def on_store(scenario: Scenario, kind: str) -> Iterator[Scenario]:
     """The scenario with its checkpoints on a store."""
-    with store_of(kind, scenario.folder) as way, open_store_to_read(f"{way.uri}/kills", way.settings) as root:
+    with store_of(kind, scenario.folder) as way, open_store_alone(f"{way.uri}/kills", way.settings) as root:
         yield replace(scenario, store=root / scenario.name, settings=way.settings)

@@ -18,7 +18,7 @@ from kestrel_sql.cli.broker_options import checkpoint_option, setting_option
 from kestrel_sql.cli.render import shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
-from kestrel_sql.kafka.connector.store import open_store_to_read
+from kestrel_sql.kafka.connector.store import open_store_alone
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.run import StoreUri
 from kestrel_sql.kafka.run.stored_queries import stored_queries
@@ -45,7 +45,7 @@ _EXAMPLES = """examples:
   kestrel state rescale --checkpoint /data/app --partitions 32 --pages 256
                                                          the same, with more and smaller pages
 
-A checkpoint that a run holds is read as of its last committed batch, and never written.
+A checkpoint that a run holds is read as of its last committed batch; only `rescale` writes one, and no run may hold it.
 """
 
 _SHOWN = 50
@@ -82,30 +82,21 @@ def add_state_parser(commands: Any) -> None:
         "--limit", type=int, default=_SHOWN, metavar="N", help=f"show at most N differences ({_SHOWN} by default)"
     )
     rescale = add("rescale", "rewrite the states of a stopped run for other numbers of partitions and pages")
-    rescale.add_argument("--checkpoint", type=_folder, metavar="DIR", required=True, help="the folder of a stopped run")
+    stopped = "the --checkpoint of a stopped run"
+    rescale.add_argument("--checkpoint", type=checkpoint_option, metavar="DIR|URI", required=True, help=stopped)
     partitions = "the partitions of each stateful level: how many cores can work on it at once"
     rescale.add_argument("--partitions", type=int, metavar="N", required=True, help=partitions)
     pages = "the pages of each task, which stay as they are by default"
     rescale.add_argument("--pages", type=int, metavar="M", help=pages)
-    for parser in (ls, show, export, diff):
+    for parser in (ls, show, export, diff, rescale):
         parser.add_argument(
             "--spark-conf", action="append", default=[], type=setting_option, metavar="K=V", help=_SETTINGS
         )
-    for parser in (ls, show, export, diff, rescale):
         parser.add_argument("--query", metavar="QUERY", help="only this query, by its id or its name")
 
 
 _FUNCTIONS = "functions of your own, as the run has them"
 _SETTINGS = "a setting for a store, such as spark.hadoop.fs.s3a.endpoint=URL; may be repeated"
-
-
-def _folder(text: str) -> Path:
-    found = checkpoint_option(text)
-    if isinstance(found, StoreUri):
-        raise argparse.ArgumentTypeError(
-            f"a folder, not {text}: on a store the numbers stay as the first start of a checkpoint set them"
-        )
-    return found
 
 
 def state_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
@@ -117,7 +108,7 @@ def state_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     with ExitStack() as stack:
         for name in ("checkpoint", "left", "right"):
             if isinstance(given := getattr(arguments, name, None), StoreUri):
-                opened = open_store_to_read(given.text, dict(arguments.spark_conf))
+                opened = open_store_alone(given.text, dict(arguments.spark_conf))
                 setattr(arguments, name, stack.enter_context(opened))
         return _ACTIONS[arguments.action](arguments, out, errors)
 
@@ -279,6 +270,7 @@ def _rescale(arguments: argparse.Namespace, out: Console, errors: Console) -> in
         partitions=arguments.partitions,
         pages=arguments.pages,
         wanted=arguments.query,
+        say=lambda sentence: _print(errors, sentence),
     )
     for rescaled in found:
         query = rescaled.query

@@ -42,7 +42,7 @@ def store_settings(uri: str) -> dict[str, str]:
 
 
 @contextmanager
-def open_store_to_read(uri: str, settings: Mapping[str, str]) -> Iterator[StorePath]:
+def open_store_alone(uri: str, settings: Mapping[str, str]) -> Iterator[StorePath]:
     """Reach a checkpoint on a store until the end of the block, through a JVM without a session of Spark.
 
     Args:

@@ -11,13 +11,10 @@ LOCK: Final = "lock"
 """The file that a run locks while it uses a local folder."""
 
 QUERIES: Final = "queries"
-"""The folder of Spark's checkpoints, one for each query."""
+"""The folder of Spark's checkpoints, one for each query that was not rescaled."""
 
-PARTIAL: Final = "rescale.partial"
-"""The folder of new states while `kestrel state rescale` writes them."""
+RESCALED: Final = "rescaled"
+"""The folder of Spark's checkpoints that `kestrel state rescale` wrote, below the number of the rescaling.
 
-READY: Final = "rescale.ready"
-"""The folder of new states once all of them are written and proved.
-
-One rename makes `PARTIAL` this folder. From then on the new states count; before, the old ones do.
+The manifest says which of them count.
 """

@@ -18,15 +18,16 @@ from uuid import uuid4
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.run.layout import LOCK, MANIFEST, QUERIES
-from kestrel_sql.kafka.run.rescale_switch import finish_rescale
+from kestrel_sql.kafka.run.layout import LOCK, MANIFEST, QUERIES, RESCALED
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, uri_of, write_whole
+from kestrel_sql.spark.checkpoint.metadata import read_metadata
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, uri_of, write_whole
 from kestrel_sql.topics.paths import path_part
 
-_FORMAT = 1
+_FORMAT, _WITH_RESCALED = 1, 2
+"""The format of the file, and that of one with a rescaled query, whose checkpoint older code does not find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class StoredQuery:
         pages: the number of pages of each task.
         has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first
             releases lack it.
+        rescaled: the number of the rescaling that wrote its checkpoint, 0 if there was none.
     """
 
     name: str
@@ -57,6 +59,7 @@ class StoredQuery:
     start: Mapping[Position, int]
     pages: int
     has_task_pages: bool = False
+    rescaled: int = 0
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -88,29 +91,33 @@ class Manifest:
 
 
 class CheckpointFolder:
-    """The folder of `--checkpoint`: `manifest.json`, `lock`, and Spark's checkpoints below `queries/`."""
+    """The folder of `--checkpoint`: `manifest.json`, `lock`, and Spark's checkpoints in `queries/` and `rescaled/`."""
 
     def __init__(self, folder: CheckpointPath) -> None:
         """Set the folder, which need not exist yet."""
         self.folder = folder
 
-    def path_of(self, query_id: str) -> str:
+    def path_of(self, query: StoredQuery) -> str:
         """Return the URI of Spark's checkpoint of a query."""
-        return uri_of(self.folder_of(query_id))
+        return uri_of(self.folder_of(query))
 
     @contextmanager
-    def locked(self, say: Callable[[str], None] = lambda _: None, stop: Event | None = None) -> Iterator[None]:
+    def locked(
+        self, say: Callable[[str], None] = lambda _: None, stop: Event | None = None
+    ) -> Iterator[Callable[[], None]]:
         """Hold the lock: on a store a lease, in a folder one that the operating system releases with the process.
 
-        `stop` ends the waiting for a lease, and is set if the lease is lost.
+        `stop` ends the waiting for a lease, and is set if the lease is lost. The block gets a function that asks the
+        store whether the lease is held still, and raises CheckpointInUseError if it is not.
 
         Raises:
             CheckpointInUseError: another process holds it, or has taken it meanwhile.
             EngineError: the folder cannot be written.
         """
         if isinstance(self.folder, StorePath):
-            with _leased(self.folder, say, stop or Event()):
-                yield
+            with _leased(self.folder, say, stop or Event()) as lease:
+                self.settle()
+                yield lease.check
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -119,8 +126,8 @@ class CheckpointFolder:
             raise EngineError(f"the checkpoint {self.folder} cannot be used: {error.strerror}") from error
         try:
             self._take(descriptor)
-            finish_rescale(self.folder)
-            yield
+            self.settle()
+            yield lambda: None
         finally:
             os.close(descriptor)
 
@@ -151,14 +158,15 @@ class CheckpointFolder:
             raise EngineError(
                 f"{path} cannot be read: {error}", hint="restore it, or start with a new checkpoint"
             ) from error
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        if not isinstance(document, dict) or document.get("format") not in (_FORMAT, _WITH_RESCALED):
             raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
         return _read(document)
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
+        has_rescaled = any(query.rescaled for query in manifest.queries.values())
         document = {
-            "format": _FORMAT,
+            "format": _WITH_RESCALED if has_rescaled else _FORMAT,
             "application": manifest.application,
             "runs": manifest.runs,
             "queries": [_written(query) for query in manifest.queries.values()],
@@ -166,12 +174,46 @@ class CheckpointFolder:
         }
         write_whole(self.folder / MANIFEST, write_json(document))
 
-    def folder_of(self, query_id: str) -> CheckpointPath:
+    def folder_of(self, query: StoredQuery) -> CheckpointPath:
         """Return the folder of Spark's checkpoint of a query, absolute: executors run in folders of their own."""
-        folder = self.folder / QUERIES / path_part(query_id)
+        folder = self._above(query.rescaled) / path_part(query.id)
         return folder if isinstance(folder, StorePath) else folder.resolve()
 
-    def next_offsets(self, query_id: str) -> dict[Position, int] | None:
+    def _above(self, rescaled: int) -> CheckpointPath:
+        return self.folder / RESCALED / str(rescaled) if rescaled else self.folder / QUERIES
+
+    def settle(self) -> None:
+        """Delete the checkpoints of queries that do not count, while the lock is held.
+
+        They are the states before a rescaling, or the copies of one that did not end. The manifest of a rescaling may
+        reach a store late, when another run has gone on with the states before; then these count again.
+
+        Raises:
+            EngineError: the manifest cannot be read, or the store or the folder fails.
+        """
+        manifest = self.load()
+        try:
+            numbers = numbered(self.folder / RESCALED) if manifest.queries else []
+            if not numbers and not any(query.rescaled for query in manifest.queries.values()):
+                return
+            found = {number: _named(self._above(number)) for number in (0, *numbers)}
+            for query in manifest.queries.values():
+                name = path_part(query.id)
+                copies = {number: folders[name] for number, folders in found.items() if name in folders}
+                counts = _counting(copies, query.rescaled)
+                if counts != query.rescaled:
+                    metadata = read_metadata(copies[counts])
+                    pages = query.pages if metadata is None else metadata.pages
+                    manifest = manifest.with_query(replace(query, rescaled=counts, pages=pages))
+                    self.save(manifest)
+                for number in copies.keys() - {counts}:
+                    remove_folder(copies[number])
+            for number in {*numbers} - {query.rescaled for query in manifest.queries.values()}:
+                remove_folder(self._above(number))
+        except OSError as error:
+            raise EngineError(f"the checkpoint {self.folder} cannot be used: {error.strerror}") from error
+
+    def next_offsets(self, query: StoredQuery) -> dict[Position, int] | None:
         """Return the offsets from which a query resumes, from Spark's log of batches.
 
         None before the first committed batch.
@@ -179,10 +221,10 @@ class CheckpointFolder:
         Raises:
             CheckpointError: the log is damaged.
         """
-        folder = self.folder_of(query_id)
+        folder = self.folder_of(query)
         flaw = next(batch_log_flaws(folder), None)
         if flaw is not None:
-            raise CheckpointError(f"the query {query_id} cannot resume from the checkpoint {folder}: {flaw}")
+            raise CheckpointError(f"the query {query.id} cannot resume from the checkpoint {folder}: {flaw}")
         done = numbered(folder / "commits")
         if not done:
             return None
@@ -192,21 +234,42 @@ class CheckpointFolder:
 
 
 @contextmanager
-def _leased(folder: StorePath, say: Callable[[str], None], stop: Event) -> Iterator[None]:
+def _leased(folder: StorePath, say: Callable[[str], None], stop: Event) -> Iterator[Lease]:
     lease = Lease(checkpoint=folder, lose=stop.set)
     try:
         lease.take(say, stop)
     except OSError as error:
         raise EngineError(f"{error.strerror}", hint="check the store; nothing was started") from error
     try:
-        yield
+        yield lease
     finally:
         lease.release()
 
 
+def _named(folder: CheckpointPath) -> dict[str, CheckpointPath]:
+    return {entry.name: entry for entry in folder.iterdir()} if folder.is_dir() else {}
+
+
+def _counting(copies: Mapping[int, CheckpointPath], rescaled: int) -> int:
+    """The number of the copy that counts: the one in the manifest, unless an earlier one has gone on."""
+    earlier = [number for number in copies if number <= rescaled]
+    return max(earlier, key=lambda number: (_reached(copies[number]), number), default=rescaled)
+
+
+def _reached(folder: CheckpointPath) -> tuple[int, int]:
+    """The last batches that a checkpoint has begun and committed."""
+    begun, done = (max(numbered(folder / name), default=-1) for name in ("offsets", "commits"))
+    return begun, done
+
+
+_CHANGED = ("sources", "start", "has_task_pages", "rescaled")
+"""The members of a query that the file has otherwise, or only if they matter."""
+
+
 def _written(query: StoredQuery) -> dict[str, Any]:
     return {
-        **{name: value for name, value in asdict(query).items() if name not in ("sources", "start", "has_task_pages")},
+        **{name: value for name, value in asdict(query).items() if name not in _CHANGED},
+        **({"rescaled": query.rescaled} if query.rescaled else {}),
         "has_homes": query.has_task_pages,
         "sources": [asdict(topic) for topic in query.sources.values()],
         "start": to_members(query.start),

@@ -1,86 +1,110 @@
-"""Rescales the checkpoint of a stopped run: all new states are written beside the old ones, then take their place."""
+"""Rescales the checkpoint of a stopped run: new states are written beside the old ones, and the manifest names them."""
 
 from __future__ import annotations
 
 import os
-import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.kafka.run.layout import MANIFEST, PARTIAL, QUERIES, READY
+from kestrel_sql.kafka.run.layout import MANIFEST, RESCALED
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
-from kestrel_sql.kafka.run.rescale_switch import finish_rescale
 from kestrel_sql.kafka.run.stored_queries import stored_queries
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, remove_folder
 from kestrel_sql.spark.stored.rescale import Rescaled, rescale
 
 
 def rescale_checkpoint(
-    folder: Path, functions: Registry, *, partitions: int, pages: int | None, wanted: str | None
+    folder: CheckpointPath,
+    functions: Registry,
+    *,
+    partitions: int,
+    pages: int | None,
+    wanted: str | None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Rescaled]:
     """Rewrite the state of the queries of a run for other numbers.
 
-    A process that is killed on the way leaves the old states whole, or new ones that the next start puts in place.
+    A process that is killed on the way leaves the old or the new states whole; the next start deletes the others.
 
     Args:
-        folder: the folder of `--checkpoint`.
+        folder: the folder or the store of `--checkpoint`.
         functions: the functions of the queries.
         partitions: the number of partitions of each stateful level.
         pages: the number of pages of each task; None leaves it.
         wanted: the id of the only query to rescale.
+        say: gets what the user should know while the command waits.
 
     Raises:
         CheckpointError: a query cannot be rescaled, or a file is damaged; nothing has changed.
-        CheckpointInUseError: a run holds the checkpoint.
-        EngineError: the folder cannot be written.
+        CheckpointInUseError: a run holds the checkpoint, or took it meanwhile.
+        EngineError: the folder or the store cannot be written.
     """
     if not (folder / MANIFEST).is_file():
         raise CheckpointError(
             f"{folder} is not the checkpoint of a run: it has no {MANIFEST}",
-            hint="name the folder of --checkpoint of a run",
+            hint="name the --checkpoint of a run",
         )
-    with CheckpointFolder(folder).locked():
+    checkpoint = CheckpointFolder(folder)
+    with checkpoint.locked(say) as check:
+        manifest = checkpoint.load()
+        number = 1 + max((stored.rescaled for stored in manifest.queries.values()), default=0)
         try:
-            return _rescaled(folder, functions, partitions, pages, wanted)
+            found = _copied(folder, functions, folder / RESCALED / str(number), partitions, pages, wanted)
+            if not found:
+                return found
+            check()
         except OSError as error:
             raise EngineError(
                 f"{error.filename or folder} cannot be written: {error.strerror or error}",
                 hint="the states are as they were; make room and try again",
             ) from error
+        pages_of = {rescaled.query.id: rescaled.query.metadata.pages for rescaled in found}
+        for stored in [*manifest.queries.values()]:
+            if stored.id in pages_of:
+                manifest = manifest.with_query(replace(stored, pages=pages_of[stored.id], rescaled=number))
+        try:
+            # This one write decides which states count.
+            checkpoint.save(manifest)
+            check()
+        except OSError as error:
+            raise EngineError(
+                f"{error.filename or folder} cannot be written: {error.strerror or error}",
+                hint="the states are whole, and are the old or the new ones: `kestrel state ls` says which",
+            ) from error
+        checkpoint.settle()
+    return found
 
 
-def _rescaled(
-    folder: Path, functions: Registry, partitions: int, pages: int | None, wanted: str | None
+def _copied(
+    folder: CheckpointPath,
+    functions: Registry,
+    copies: CheckpointPath,
+    partitions: int,
+    pages: int | None,
+    wanted: str | None,
 ) -> list[Rescaled]:
-    found, partial = [], folder / PARTIAL
-    if partial.exists():
-        shutil.rmtree(partial)
+    found = []
     try:
         for query in stored_queries(folder, functions, wanted):
             if query.steps and query.batches:
                 number = query.metadata.pages if pages is None else pages
-                target = partial / QUERIES / query.folder.name
-                found.append(rescale(query, target, partitions=partitions, pages=number))
-        if not found:
-            return found
-        manifest = CheckpointFolder(folder).load()
-        pages_of = {rescaled.query.id: rescaled.query.metadata.pages for rescaled in found}
-        for stored in manifest.queries.values():
-            manifest = manifest.with_query(replace(stored, pages=pages_of.get(stored.id, stored.pages)))
-        CheckpointFolder(partial).save(manifest)
+                found.append(rescale(query, copies / query.folder.name, partitions=partitions, pages=number))
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(copies)
         raise
-    _sync(partial)
-    partial.rename(folder / READY)
-    finish_rescale(folder)
+    if found and isinstance(copies, Path):
+        _sync(copies)
     return found
 
 
 def _sync(folder: Path) -> None:
-    """Force all files of a folder to the disk, before one rename makes them count."""
-    for entry in [folder, *folder.rglob("*")]:
+    """Force all files of a folder to the disk, before one write makes them count."""
+    for entry in [folder.parent, folder, *folder.rglob("*")]:
         descriptor = os.open(entry, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -122,7 +122,7 @@ class ProductionRun:
             RunningQuery(
                 prepared=query,
                 around=around,
-                checkpoint=folder.path_of(query.stored.id),
+                checkpoint=folder.path_of(query.stored),
                 progress=QueryProgress(query.stored.id, query.stored.start),
             )
             for query in prepared
@@ -139,7 +139,7 @@ class ProductionRun:
         check_start(
             self.open_spark,
             query.pipeline,
-            folder.folder_of(stored.id),
+            folder.folder_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
             tasks=query.pipeline.tasks(stored.partitions),

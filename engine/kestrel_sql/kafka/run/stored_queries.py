@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from kestrel_sql.errors import CheckpointError, did_you_mean
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.kafka.run.layout import MANIFEST, QUERIES, READY
+from kestrel_sql.kafka.run.layout import MANIFEST
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
-from kestrel_sql.topics.paths import path_part
 
 
 def stored_queries(folder: CheckpointPath, functions: Registry, wanted: str | None = None) -> list[StoredQuery]:
@@ -26,15 +25,10 @@ def stored_queries(folder: CheckpointPath, functions: Registry, wanted: str | No
         CheckpointError: there is no checkpoint or no such query, or a file is damaged or of another release.
         EngineError: the manifest cannot be read.
     """
-    if (folder / READY).exists():
-        raise CheckpointError(
-            f"a rescale of the checkpoint {folder} was interrupted when its new states were ready",
-            hint="start the run or repeat `kestrel state rescale`, either of which puts them in place",
-        )
     if (folder / MANIFEST).is_file():
-        named = CheckpointFolder(folder).load().queries.values()
-        begun = [query for query in named if (folder / QUERIES / path_part(query.id)).is_dir()]
-        return [_opened(folder, query, functions) for query in _chosen(folder, begun, wanted)]
+        checkpoint = CheckpointFolder(folder)
+        begun = [query for query in checkpoint.load().queries.values() if checkpoint.folder_of(query).is_dir()]
+        return [_opened(checkpoint, query, functions) for query in _chosen(folder, begun, wanted)]
     if not (folder / "offsets").is_dir():
         reason = f"has no {MANIFEST}" if folder.is_dir() else "does not exist"
         raise CheckpointError(
@@ -46,9 +40,9 @@ def stored_queries(folder: CheckpointPath, functions: Registry, wanted: str | No
     return [found]
 
 
-def _opened(folder: CheckpointPath, query: ManifestQuery, functions: Registry) -> StoredQuery:
+def _opened(checkpoint: CheckpointFolder, query: ManifestQuery, functions: Registry) -> StoredQuery:
     return open_stored(
-        folder / QUERIES / path_part(query.id),
+        checkpoint.folder_of(query),
         functions,
         name=query.name,
         query_id=query.id,

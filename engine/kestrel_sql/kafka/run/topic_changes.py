@@ -51,7 +51,7 @@ def damaged(stored: StoredQuery, folder: CheckpointFolder, offsets: BrokerOffset
     Raises:
         QueryError: the broker does not answer.
     """
-    return changed(stored, offsets) or _lost(stored, folder.next_offsets(stored.id) or stored.start, offsets)
+    return changed(stored, offsets) or _lost(stored, folder.next_offsets(stored) or stored.start, offsets)
 
 
 def _lost(stored: StoredQuery, begin: Offsets, offsets: BrokerOffsets) -> QueryError | None:

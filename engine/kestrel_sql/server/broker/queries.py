@@ -6,7 +6,6 @@ Started, stopped and watched one by one, by the machinery of `kestrel run`.
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets
-from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.resume import NamedQuery
@@ -31,7 +30,8 @@ from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
-from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.state.checkpoint_path import remove_folder
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import LogEntry
 
@@ -191,7 +191,7 @@ class BrokerQueries:
         if stored is not None:
             # Where the log is damaged, the start says so.
             with suppress(CheckpointError):
-                known.progress.offsets.update(self.folder.next_offsets(stored.id) or stored.start)
+                known.progress.offsets.update(self.folder.next_offsets(stored) or stored.start)
         sources = self.session.catalog.sources
         source = sources.get(query.plan.sources[0] if query.plan.sink is None else query.plan.sink)
         if source is None or source.kind is not SourceKind.TABLE or source.ingestion is not None:
@@ -204,7 +204,7 @@ class BrokerQueries:
             table = known.table = TableTopic(
                 self.settings.config, source, topic.partitions, is_written_by_query=has_query
             )
-            ends = self._last_ends(query.id, table) if has_query else None
+            ends = self._last_ends(stored, table) if has_query else None
             if ends is not None:
                 table.commit(ends)
         except EngineError as error:
@@ -233,7 +233,7 @@ class BrokerQueries:
         check_start(
             self.spark,
             prepared.pipeline,
-            self.folder.path_of(stored.id),
+            self.folder.path_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
             tasks=prepared.pipeline.tasks(stored.partitions),
@@ -259,7 +259,7 @@ class BrokerQueries:
         known.running = RunningQuery(
             prepared=prepared,
             around=around,
-            checkpoint=self.folder.path_of(known.query.id),
+            checkpoint=self.folder.path_of(prepared.stored),
             progress=known.progress,
         )
         if known.query.id in self.paused:
@@ -270,19 +270,19 @@ class BrokerQueries:
     def _batch_is_done(self, known: Supervised, entries: Sequence[LogEntry]) -> None:
         """The sink has committed a batch: in a thread of the query, before its next batch begins."""
         self.errors.show(entries)
-        if known.table is not None:
+        if known.table is not None and known.running is not None:
             ends = self._ends(known.table)
             known.table.commit(ends)
-            save_ends(self.folder.folder_of(known.query.id), ends)
+            save_ends(self.folder.folder_of(known.running.prepared.stored), ends)
 
     def _ends(self, table: TableTopic) -> Offsets:
         """The ends of a batch that the broker has committed, but may not have marked yet in every partition."""
         return self.offsets.written([(table.source.topic, number) for number in range(table.partitions)])
 
-    def _last_ends(self, query_id: str, table: TableTopic) -> Offsets | None:
+    def _last_ends(self, stored: StoredQuery | None, table: TableTopic) -> Offsets | None:
         """The ends of the last batch; a later one may be in the topic in part if the process before ended within it."""
-        folder = self.folder.folder_of(query_id)
-        return self._ends(table) if unfinished_batch(folder) is None else saved_ends(folder)
+        folder = None if stored is None else self.folder.folder_of(stored)
+        return self._ends(table) if folder is None or unfinished_batch(folder) is None else saved_ends(folder)
 
     def _stop(self, known: Supervised, *, keep_table: bool = False) -> None:
         known.stop.set()
@@ -302,10 +302,13 @@ class BrokerQueries:
         if known is not None:
             self._stop(known)
         self.paused.discard(name)
+        forgotten = self.manifest.queries.get(name)
         rest = {key: stored for key, stored in self.manifest.queries.items() if key != name}
         self.manifest = replace(self.manifest, queries=rest)
         self.folder.save(self.manifest)
-        shutil.rmtree(folder_of(self.folder.path_of(name)), ignore_errors=True)
+        if forgotten is not None:
+            with suppress(OSError):
+                remove_folder(self.folder.folder_of(forgotten))
 
     def _revive(self, known: Supervised, running: RunningQuery) -> None:
         if running.is_active or running.failure is None:

@@ -75,16 +75,31 @@ class Lease:
         self._closed.set()
         if self._renewing is not None:
             self._renewing.join()
-        if self.lost:
-            raise CheckpointInUseError(
-                f"the run has lost its lease on the checkpoint {self.checkpoint}: {self.lost}",
-                hint="nothing is lost, its writers are fenced: see which run holds it, or run the same command again",
-            )
+        self._check_lost()
         try:
             write_whole(self._file(self.number), self._text(self.number, released=True))
         except OSError:
             # It ends by itself: the next owner waits for it.
             return
+
+    def check(self) -> None:
+        """Ask the store whether the lease is held still.
+
+        Raises:
+            CheckpointInUseError: it is not.
+            OSError: the store does not answer.
+        """
+        newest = self._newest()
+        if not newest or not self._is_ours(newest):
+            self._lose_to(newest)
+        self._check_lost()
+
+    def _check_lost(self) -> None:
+        if self.lost:
+            raise CheckpointInUseError(
+                f"the run has lost its lease on the checkpoint {self.checkpoint}: {self.lost}",
+                hint="nothing is lost, its writers are fenced: see which run holds it, or run the same command again",
+            )
 
     @property
     def _folder(self) -> CheckpointPath:
@@ -172,12 +187,11 @@ class Lease:
             write_whole(self._file(newest), self._text(newest))
         if is_ours and (not is_late or self._create(newest + 1)):
             return True
-        newest = self._newest()
-        self._lose(f"another run has taken it ({_name(self._holder(newest))})" if newest else "its file was deleted")
+        self._lose_to(self._newest())
         return False
 
-    def _lose(self, why: str) -> None:
-        self.lost = why
+    def _lose_to(self, newest: int) -> None:
+        self.lost = f"another run has taken it ({_name(self._holder(newest))})" if newest else "its file was deleted"
         self.lose()
 
 

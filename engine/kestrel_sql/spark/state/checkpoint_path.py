@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -159,9 +160,14 @@ class StorePath:
         return self._do(lambda files, path: int(files.getFileStatus(path).getLen()))
 
     def fetch(self, target: Path) -> None:
-        """Copy the file into a local one."""
+        """Copy the file or folder into a local one."""
         local = self.store.path(target.absolute().as_uri())
         self._do(lambda files, path: files.copyToLocalFile(False, path, local, True))
+
+    def put(self, source: Path) -> None:
+        """Copy a local file or folder to this place, where nothing must be."""
+        local = self.store.path(source.absolute().as_uri())
+        self._do(lambda files, path: files.copyFromLocalFile(False, True, local, path))
 
     def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
         """Make the folder and those above it; stores that have no folders do nothing."""
@@ -222,6 +228,10 @@ class StorePath:
         """Delete the file."""
         self._do(lambda files, path: files.delete(path, False))
 
+    def remove(self) -> None:
+        """Delete the file or folder with all that is in it, if it is there."""
+        self._do(lambda files, path: files.delete(path, True))
+
     def _do(self, what: Callable[[Any, Any], _T]) -> _T:
         try:
             return what(self.store.files, self.store.path(self.uri))
@@ -258,6 +268,18 @@ def write_whole(path: CheckpointPath, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+
+
+def remove_folder(path: CheckpointPath) -> None:
+    """Delete a folder with all that is in it, if it is there.
+
+    Raises:
+        OSError: a part of it cannot be deleted.
+    """
+    if isinstance(path, StorePath):
+        path.remove()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def create_new(path: CheckpointPath, text: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from kestrel_sql.operators.row_keys import unpack_key
 from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.checkpoint.metadata import write_metadata
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.stored.store_files import StoredPage, write_pages
@@ -33,6 +34,7 @@ MAX_PARTITIONS, MAX_PAGES = 10_000, 1 << 16
 """The largest numbers that a checkpoint may be rescaled to."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_SCHEMAS = "stateSchemaFilePaths"
 _COPIED = ("metadata", "sources", "offsets", "commits")
 _NUMBER, _FAILED = "number", "failed"
 _PLACE = (Column("task", INTEGER), Column("page", INTEGER))
@@ -56,33 +58,44 @@ class Rescaled:
     pages: int
 
 
-def rescale(query: StoredQuery, target: Path, *, partitions: int, pages: int) -> Rescaled:
+def rescale(query: StoredQuery, target: CheckpointPath, *, partitions: int, pages: int) -> Rescaled:
     """Write a copy of a checkpoint with other numbers, from which the query goes on.
 
     Args:
-        query: the query, which must not run; its checkpoint must be a folder of this machine.
-        target: the folder of the copy, which must not exist.
+        query: the query, which must not run.
+        target: the folder of the copy, which must not exist; on a store, the copy is made on this machine first.
         partitions: the number of partitions of each stateful level in Spark's store.
         pages: the number of pages of each task.
 
     Raises:
         CheckpointError: a number or a step does not allow it, a file is damaged, or the copy does not hold the same.
+        OSError: the folder or the store cannot be written.
     """
     _check_numbers(partitions, pages)
     if pages != query.metadata.pages:
         for step in query.steps:
             _check_pages(query, step)
+    copy = replace(query, folder=target, metadata=replace(query.metadata, pages=pages))
+    with TemporaryDirectory(prefix="kestrel-rescale-") as name:
+        local = Path(name) / target.name if isinstance(target, StorePath) else target
+        written = _write(query, copy, local, partitions)
+        if isinstance(target, StorePath):
+            target.put(local)
+    return Rescaled(query=copy, rows=_prove(query, copy), pages=written)
+
+
+def _write(query: StoredQuery, copy: StoredQuery, target: Path, partitions: int) -> int:
+    """Write the files of a copy into a folder; return the number of pages that have state."""
     target.mkdir(parents=True)
     for name in _COPIED:
         _copy(query.folder / name, target / name)
-    _set_partitions(target, query, partitions)
+    _set_partitions(target, query, copy, partitions)
     written = 0
     for level in range(1, query.levels + 1):
-        written += _write_level(query, level, target / "state" / str(query.levels - level), partitions, pages)
-    metadata = replace(query.metadata, pages=pages)
-    write_metadata(target, metadata)
-    copy = replace(query, folder=target, metadata=metadata)
-    return Rescaled(query=copy, rows=_prove(query, copy), pages=written)
+        folder = target / "state" / str(query.levels - level)
+        written += _write_level(query, level, folder, partitions, copy.metadata.pages)
+    write_metadata(target, copy.metadata)
+    return written
 
 
 def _check_numbers(partitions: int, pages: int) -> None:
@@ -105,14 +118,21 @@ def _check_pages(query: StoredQuery, step: StoredStep) -> None:
 
 def _copy(source: CheckpointPath, target: Path) -> None:
     """Copy a file or folder without Hadoop's checksums, some of which would no longer fit."""
-    if source.is_dir():
-        shutil.copytree(str(source), target, ignore=shutil.ignore_patterns(".*"))
+    if isinstance(source, StorePath):
+        if source.exists():
+            source.fetch(target)
+    elif source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(".*"))
     elif source.exists():
-        shutil.copy2(str(source), target)
+        shutil.copy2(source, target)
 
 
-def _set_partitions(target: Path, query: StoredQuery, partitions: int) -> None:
-    """Set the number of partitions where Spark reads it: the last batches, and the metadata of operators."""
+def _set_partitions(target: Path, query: StoredQuery, copy: StoredQuery, partitions: int) -> None:
+    """Set the number of partitions where Spark reads it: the last batches, and the metadata of operators.
+
+    The metadata also has the full paths of files, as Hadoop writes paths.
+    """
+    place = str(copy.folder) if isinstance(copy.folder, StorePath) else f"file:{copy.folder.absolute()}"
     for number in numbered(target / "offsets"):
         if number >= query.batches - 1:
             file = target / "offsets" / str(number)
@@ -129,6 +149,8 @@ def _set_partitions(target: Path, query: StoredQuery, partitions: int) -> None:
             document = json.loads(text)
             for store in document["stateStoreInfo"]:
                 store["numPartitions"] = partitions
+                schemas = store.get(_SCHEMAS, ())
+                store[_SCHEMAS] = [f"{place}/state/{path.rpartition('/state/')[2]}" for path in schemas]
             file.write_text(f"{version}\n{json.dumps(document, separators=(',', ':'))}", encoding="utf-8")
 
 

@@ -7,6 +7,8 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -103,8 +105,9 @@ def test_a_damage_is_named_with_its_file(checkpoint: Path, change: Callable[[Pat
     change(checkpoint)
     assert next(batch_log_flaws(checkpoint), None) == flaw
     folder = CheckpointFolder(checkpoint.parent.parent)
+    query: Any = SimpleNamespace(id="Q", rescaled=0)
     with pytest.raises(CheckpointError, match=f"the query Q cannot resume from the checkpoint .*: {flaw}"):
-        folder.next_offsets("Q")
+        folder.next_offsets(query)
 
 
 def test_a_batch_that_was_begun_and_not_committed_is_unfinished(checkpoint: Path) -> None:

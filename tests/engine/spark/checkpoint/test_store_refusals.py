@@ -20,15 +20,6 @@ def test_the_server_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hint: name a folder, or give the statements to kestrel run, which takes a store" in said
 
 
-def test_rescaling_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["state", "rescale", "--checkpoint", URI, "--partitions", "2"])
-    assert ended.value.code == 2
-    assert f"a folder, not {URI}: on a store the numbers stay as the first start" in " ".join(
-        capsys.readouterr().err.split()
-    )
-
-
 def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["state", "ls", "gs://bucket/app"])
@@ -46,7 +37,7 @@ def test_the_jvm_that_reads_a_store_does_not_look_up_the_name_of_this_machine(mo
 
     monkeypatch.setattr(store, "launch_gateway", launch)
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    with pytest.raises(EngineError, match="no JVM"), store.open_store_to_read("hdfs://namenode:8020/app", {}):
+    with pytest.raises(EngineError, match="no JVM"), store.open_store_alone("hdfs://namenode:8020/app", {}):
         pass
     assert seen == ["127.0.0.1"]
     assert "SPARK_LOCAL_IP" not in os.environ

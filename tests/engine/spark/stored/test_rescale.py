@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kestrel_sql.errors import CheckpointError
+from kestrel_sql.errors import CheckpointError, CheckpointInUseError
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.kafka.run import rescale_switch
-from kestrel_sql.kafka.run.layout import READY
+from kestrel_sql.kafka.run import manifest as manifests
+from kestrel_sql.kafka.run import rescaling as commands
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
@@ -23,6 +23,8 @@ from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, create_new, open_store
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.stored import rescale as rescaling
 from kestrel_sql.spark.stored.difference import differences
@@ -88,11 +90,11 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
     assert all(each.rows > 5 for each in rescaled)
     assert numbers(run) == [(pages or 4, partitions)] * 2
     assert_same(before, run)
-    head = json.loads((run / "queries/windows/offsets/0").read_text().splitlines()[1])
+    head = json.loads((run / "rescaled/1/windows/offsets/0").read_text().splitlines()[1])
     assert head["conf"]["spark.sql.shuffle.partitions"] == str(partitions)
-    operator = json.loads((run / "queries/windows/state/0/_metadata/v2/0").read_text().splitlines()[1])
+    operator = json.loads((run / "rescaled/1/windows/state/0/_metadata/v2/0").read_text().splitlines()[1])
     assert operator["stateStoreInfo"][0]["numPartitions"] == partitions
-    assert sorted(entry.name for entry in run.iterdir()) == ["lock", "manifest.json", "queries"]
+    assert checkpoints(run) == ["rescaled/1/table-table", "rescaled/1/windows"]
 
 
 @pytest.mark.parametrize("shape", ["aggregate", "windows", "final", "stream-table", "table-table", "stream-stream"])
@@ -127,52 +129,152 @@ def places(query: Any) -> dict[Any, tuple[set[Any], int]]:
 
 
 def test_one_query_may_be_rescaled_over_what_a_killed_command_left(run: Path) -> None:
-    left = run / "rescale.partial" / "queries" / "table-table"
+    left = run / "rescaled" / "1" / "table-table"
     left.mkdir(parents=True)
     (left / "kestrel.json").write_text("{")
     rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=8, wanted="windows")
     assert numbers(run) == [(4, 2), (8, 3)]
+    assert checkpoints(run) == ["queries/table-table", "rescaled/1/windows"]
+
+
+def test_a_query_may_be_rescaled_again_and_by_itself(run: Path, tmp_path: Path) -> None:
+    before = Path(shutil.copytree(run, tmp_path / "before"))
+    for partitions, wanted in ((3, None), (1, "windows"), (2, None)):
+        rescale_checkpoint(run, FUNCTIONS, partitions=partitions, pages=8, wanted=wanted)
+    assert numbers(run) == [(8, 2)] * 2
+    assert checkpoints(run) == ["rescaled/3/table-table", "rescaled/3/windows"]
+    assert_same(before, run)
+
+
+def checkpoints(run: Path) -> list[str]:
+    """The checkpoints of queries that a folder has."""
+    return sorted(str(found.relative_to(run)) for part in ("queries/*", "rescaled/*/*") for found in run.glob(part))
 
 
 class KilledError(BaseException):
     """Stands for a kill."""
 
 
-@pytest.mark.parametrize("step", [2, 3, 4, 5, 8])
-def test_a_kill_leaves_the_old_or_the_new_state_whole(
-    run: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The steps are: the write of each query, the rename that decides, and each move after it."""
-    before = tmp_path / "before"
-    shutil.copytree(run, before)
-    done = 0
+@pytest.fixture(params=["folder", pytest.param("store", marks=pytest.mark.spark)])
+def place(run: Path, request: pytest.FixtureRequest) -> CheckpointPath:
+    """The copy as a folder, and behind Hadoop's file system."""
+    return run if request.param == "folder" else open_store(open_test_session(), run.as_uri())
 
-    def count() -> None:
-        nonlocal done
-        done += 1
-        if done == step:
-            raise KilledError
+
+@pytest.mark.parametrize("step", range(8))
+def test_a_kill_leaves_the_old_or_the_new_state_whole(
+    place: CheckpointPath, run: Path, tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps are: before and after each copy, the write of the manifest, and each removal."""
+    before = Path(shutil.copytree(run, tmp_path / "before"))
+    done: list[str] = []
 
     def killable(called: Any) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
-            if Path(arguments[0]).is_relative_to(run):
-                count()
-            return called(*arguments, **named)
+            kill(f"before {called.__name__}")
+            found = called(*arguments, **named)
+            kill(f"after {called.__name__}")
+            return found
+
+        return call
+
+    def kill(what: str) -> None:
+        done.append(what)
+        if len(done) > step:
+            raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "rescale", killable(rescale))
+        patched.setattr(commands, "remove_folder", lambda _: None)
+        patched.setattr(CheckpointFolder, "save", killable(CheckpointFolder.save))
+        patched.setattr(manifests, "remove_folder", killable(manifests.remove_folder))
+        with pytest.raises(KilledError):
+            rescale_checkpoint(place, FUNCTIONS, partitions=3, pages=8, wanted=None)
+    is_new = "after save" in done
+    assert numbers(run) == ([(8, 3)] * 2 if is_new else [(4, 2)] * 2)
+    assert_same(before, run)
+    with CheckpointFolder(place).locked():
+        assert numbers(run) == ([(8, 3)] * 2 if is_new else [(4, 2)] * 2)
+    assert_same(before, run)
+    above = "rescaled/1" if is_new else "queries"
+    assert checkpoints(run) == [f"{above}/table-table", f"{above}/windows"]
+
+
+def test_a_rescaled_store_says_where_its_files_are(place: CheckpointPath, run: Path) -> None:
+    operator = run / "queries/windows/state/0/_metadata/v2/0"
+    version, _, text = operator.read_text().partition("\n")
+    document = json.loads(text)
+    schema = "state/0/_stateSchema/default/0_7"
+    document["stateStoreInfo"][0]["stateSchemaFilePaths"] = [f"file:{run}/queries/windows/{schema}"]
+    operator.write_text(f"{version}\n{json.dumps(document)}")
+    (operator.parent / ".0.crc").unlink(missing_ok=True)
+    rescale_checkpoint(place, FUNCTIONS, partitions=3, pages=None, wanted=None)
+    moved = json.loads((run / "rescaled/1/windows/state/0/_metadata/v2/0").read_text().partition("\n")[2])
+    (path,) = moved["stateStoreInfo"][0]["stateSchemaFilePaths"]
+    assert Path(path.replace("file://", "file:").removeprefix("file:")) == run / "rescaled/1/windows" / schema
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_states_that_went_on_before_a_late_manifest_count_again(run: Path, tmp_path: Path, goes_on: bool) -> None:
+    """A store may finish the write of a command that has lost its lease, after another run has committed a batch."""
+    before = Path(shutil.copytree(run, tmp_path / "before"))
+    rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=8, wanted="windows")
+    old = Path(shutil.copytree(before / "queries" / "windows", run / "queries" / "windows"))
+    if goes_on:
+        shutil.copy(old / "offsets" / "0", old / "offsets" / "1")
+    with CheckpointFolder(run).locked():
+        stored = CheckpointFolder(run).load().queries["CREATE windows"]
+    assert (stored.rescaled, stored.pages) == ((0, 4) if goes_on else (1, 8))
+    assert checkpoints(run) == ["queries/table-table", "queries/windows" if goes_on else "rescaled/1/windows"]
+
+
+def test_states_count_again_if_their_copies_are_gone_when_a_late_manifest_names_them(run: Path, tmp_path: Path) -> None:
+    before = Path(shutil.copytree(run, tmp_path / "before"))
+    rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=None, wanted=None)
+    shutil.rmtree(run / "rescaled")
+    shutil.copytree(before / "queries", run / "queries", dirs_exist_ok=True)
+    with CheckpointFolder(run).locked():
+        assert numbers(run) == [(4, 2)] * 2
+    assert_same(before, run)
+
+
+@pytest.mark.spark
+def test_a_store_is_not_rescaled_while_a_run_holds_it(run: Path) -> None:
+    place = open_store(open_test_session(), run.as_uri())
+    with (
+        CheckpointFolder(place).locked(),
+        pytest.raises(CheckpointInUseError, match="is in use by another kestrel run"),
+    ):
+        rescale_checkpoint(place, FUNCTIONS, partitions=1, pages=None, wanted=None)
+    assert numbers(run) == [(4, 2)] * 2
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_command_that_lost_its_lease_switches_and_removes_nothing(
+    run: Path, tmp_path: Path, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Path(shutil.copytree(run, tmp_path / "before"))
+    place = open_store(open_test_session(), run.as_uri())
+
+    def taken(called: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            found = called(*arguments, **named)
+            create_new(place / "lease" / "2", json.dumps({"process": 7, "host": "other"}))
+            return found
 
         return call
 
     with monkeypatch.context() as patched:
-        patched.setattr(rescaling, "write_metadata", killable(rescaling.write_metadata))
-        patched.setattr(rescale_switch.shutil, "rmtree", killable(shutil.rmtree))
-        patched.setattr(Path, "rename", killable(Path.rename))
-        with pytest.raises(KilledError):
-            rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=8, wanted=None)
-    if (run / READY).exists():
-        with pytest.raises(CheckpointError, match="was interrupted"):
-            stored_queries(run, FUNCTIONS)
-    with CheckpointFolder(run).locked():
-        assert numbers(run) in ([(4, 2)] * 2, [(8, 3)] * 2)
+        if is_late:
+            patched.setattr(CheckpointFolder, "save", taken(CheckpointFolder.save))
+        else:
+            patched.setattr(commands, "rescale", taken(rescale))
+        with pytest.raises(CheckpointInUseError, match=r"has lost its lease .* \(process 7 on other\)"):
+            rescale_checkpoint(place, FUNCTIONS, partitions=3, pages=8, wanted=None)
+    assert numbers(run) == ([(8, 3)] * 2 if is_late else [(4, 2)] * 2)
     assert_same(before, run)
+    assert set(checkpoints(run)) >= {"queries/table-table", "queries/windows"}
 
 
 def test_a_copy_that_lost_a_row_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +283,7 @@ def test_a_copy_that_lost_a_row_is_refused(run: Path, monkeypatch: pytest.Monkey
     with pytest.raises(CheckpointError, match="does not hold the same rows in its step Join"):
         rescale_checkpoint(run, FUNCTIONS, partitions=1, pages=None, wanted=None)
     assert numbers(run) == [(4, 2)] * 2
-    assert not (run / "rescale.partial").exists()
+    assert checkpoints(run) == ["queries/table-table", "queries/windows"]
 
 
 @pytest.mark.parametrize(
