@@ -48,8 +48,15 @@ def main(uri: str, action: str, wanted: str, *settings: str) -> None:
 
     before("put", StorePath, "put")
     before("prove", rescale, "_prove")
-    before("switch", CheckpointFolder, "save")
-    before("remove", manifest, "remove_folder")
+    save = CheckpointFolder.save
+
+    def switch(*arguments: Any) -> None:
+        reached("switch")
+        save(*arguments)
+        # Before it, the command removes what others have left.
+        before("remove", manifest, "remove_folder")
+
+    CheckpointFolder.save = switch  # type: ignore[method-assign]
     with open_store_alone(uri, dict(setting.split("=", 1) for setting in settings)) as folder:
         rescaling.rescale_checkpoint(folder, FUNCTIONS, partitions=PARTITIONS, pages=PAGES, wanted=None, say=print)
         reached("end")
