@@ -33,7 +33,7 @@ _BUCKETS = 3
 class BucketedRows(MutableMapping[bytes, Any]):
     """Many rows of a state by key, in buckets that stay encoded until somebody asks for one of their keys.
 
-    A batch so decodes and encodes the rows that share a bucket with one that it needs, and copies all others as bytes.
+    So a batch decodes and encodes the rows that share a bucket with one that it needs, and copies all others as bytes.
     """
 
     def __init__(self, count: int, buckets: list[bytes | dict[bytes, Any]]) -> None:
