@@ -30,6 +30,9 @@ _EXISTS = (
 )
 """What a file system throws when a file that must not exist does, or is not the one that was opened."""
 
+_DIFFERENT = "org.apache.hadoop.fs.ChecksumException"
+"""What a folder throws when a file is replaced while it is read, as its checksum is another file; or if it is damaged."""
+
 _CONDITION_FAILED = 412
 """The status with which S3 refuses a conditional write, and reading on in a file that was replaced meanwhile."""
 
@@ -186,7 +189,7 @@ class StorePath:
         for _ in range(_READS):
             with suppress(FileExistsError):
                 return self._do(read)
-        raise OSError(errno.EIO, f"{self.uri} cannot be read: it is replaced all the time", self.uri)
+        raise OSError(errno.EIO, f"{self.uri} cannot be read: it is replaced all the time, or damaged", self.uri)
 
     def read_text(self, encoding: str) -> str:
         """Read the file as text."""
@@ -239,6 +242,8 @@ class StorePath:
             kind = error.java_exception.getClass().getName()
             if kind == _MISSING:
                 raise FileNotFoundError(errno.ENOENT, "No such file", self.uri) from error
+            if kind == _DIFFERENT:
+                raise FileExistsError(errno.EEXIST, f"{self.uri} is damaged: its checksum differs", self.uri) from error
             if kind in _EXISTS or _CONDITION_FAILED in statuses(error):
                 raise FileExistsError(errno.EEXIST, "File exists", self.uri) from error
             raise OSError(errno.EIO, store_error(self.uri, error).message) from error

@@ -60,6 +60,7 @@ class Replaced:
     """A file system whose file is replaced while it is read, some times."""
 
     times: int
+    thrown: Thrown
     content: bytes = b"new"
     asked: list[str] = field(default_factory=list)
 
@@ -69,7 +70,7 @@ class Replaced:
 
     def readAllBytes(self) -> bytes:  # noqa: N802
         if len(self.asked) <= self.times:
-            raise ThrownError(Thrown("java.io.IOException", cause=Thrown("a.S3Exception", status=412)))
+            raise ThrownError(self.thrown)
         return self.content
 
     def close(self) -> None:
@@ -82,15 +83,22 @@ def path_of(files: Replaced) -> StorePath:
     return StorePath(store, "s3a://b/c/lease/1")
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_read_again() -> None:
-    files = Replaced(times=2)
+REPLACED = (
+    Thrown("java.io.IOException", cause=Thrown("a.S3Exception", status=412)),
+    Thrown("org.apache.hadoop.fs.ChecksumException"),
+)
+
+
+@pytest.mark.parametrize("thrown", REPLACED)
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(thrown: Thrown) -> None:
+    files = Replaced(2, thrown)
     assert path_of(files).read_bytes() == b"new"
     assert len(files.asked) == 3
 
 
 def test_a_file_that_is_replaced_all_the_time_is_named() -> None:
     with pytest.raises(OSError, match="s3a://b/c/lease/1 cannot be read: it is replaced all the time") as caught:
-        path_of(Replaced(times=1000)).read_bytes()
+        path_of(Replaced(1000, REPLACED[0])).read_bytes()
     assert caught.value.errno == errno.EIO
 
 
