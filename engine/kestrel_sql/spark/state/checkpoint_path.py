@@ -31,7 +31,7 @@ _EXISTS = (
 """What a file system throws when a file that must not exist does, or is not the one that was opened."""
 
 _DIFFERENT = "org.apache.hadoop.fs.ChecksumException"
-"""What a folder throws when a file is replaced while it is read, as its checksum is another file; or if it is damaged."""
+"""What a folder throws when a file is replaced while it is read, as its checksum is another file, or is damaged."""
 
 _CONDITION_FAILED = 412
 """The status with which S3 refuses a conditional write, and reading on in a file that was replaced meanwhile."""
