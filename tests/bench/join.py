@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
 from tests.bench.measure import interleaved, machine, median_ratio
+from tests.bench.tables import write_table
 
 ROWS = int(os.environ.get("ROWS", "300000"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
@@ -71,14 +73,12 @@ def main() -> None:
 
     print(f"2 x {ROWS:,} rows, {KEYS:,} keys, {BATCHES} micro-batches, {machine()}, median of {ROUNDS} rounds")
     seconds = interleaved({"native": native, "ours": ours}, ROUNDS)
-    for name, taken in seconds.items():
-        rate = total / sorted(taken)[len(taken) // 2]
-        print(
-            f"  {name:7} {rate:10,.0f} rows a second   {1 / median_ratio(seconds, name, 'native'):5.2f} of native's"
-            " speed"
-        )
     shutil.rmtree(folder, ignore_errors=True)
     spark.stop()
+    native_rate, own_rate = (total / statistics.median(seconds[name]) for name in ("native", "ours"))
+    ratio = 1 / median_ratio(seconds, "ours", "native")
+    row = [f"{own_rate:,.0f}", f"{native_rate:,.0f}", f"{ratio:.2f}", f"3, {'reached' if ratio >= 3 else 'missed'}"]
+    write_table("join", ["Kestrel, rows a second", "Spark's own join", "Ratio", "Goal"], [row])
 
 
 if __name__ == "__main__":

@@ -5,16 +5,17 @@
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
 sink write exactly once. `echo` is the floor of a stateful job in PySpark: grouping, a processor that does nothing,
-Spark's sink. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than half a
+Spark's sink; `exact` is the same with a sink that writes in transactions, as any in Python has to. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than half a
 minute. The bench prints the rate from a quarter of the first ROWS records to all of them, the rate of the last ROWS
 (the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work of
-the machine; for Kestrel and the echo also by what spent them. It counts outputs when they are written, because Quix
+the machine; for Kestrel and the floors also by what spent them. Tables of the steady state follow (tests/bench/tables.py). It counts outputs when they are written, because Quix
 Streams commits only every five seconds, and waits until all are committed.
 Quix Streams gets an environment of its own under build/; Kafka Streams is built there by Maven where there is a JDK.
 """
 
 from __future__ import annotations
 
+import operator
 import os
 import shutil
 import statistics
@@ -22,9 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -35,6 +36,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.kafka_jobs import JOBS, records
 from tests.bench.measure import machine, processor_seconds, seconds_by_owner
+from tests.bench.tables import write_table
 from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 
@@ -42,21 +44,27 @@ ROWS = int(os.environ.get("ROWS", "400000"))
 WARM = int(os.environ.get("WARM", "4"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
-WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,echo,quix").split(",")
+WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,echo,exact,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
 PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "100000"))
+TABLE = os.environ.get("TABLE", "kafka")
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
 _BUILT = Path(__file__).parents[2] / "build"
 
-GOALS = {("filter", "pyspark"): 0.8, ("filter", "quix"): 1.5, ("count", "quix"): 3.0}
-_FIGURES: tuple[Callable[[Measured], float], ...] = (
-    lambda run: run.first,
-    lambda run: run.steady,
-    lambda run: run.work,
-)
+_MOST_WORK, _LEAST_RATE = (2.05, 1.2), (0.5, 0.9)
+"""The goals as ratios to Kafka Streams, for the filter and for all other jobs."""
+_FLOORS = ("pyspark", "echo", "exact")
+_TITLES = {
+    "kestrel": "Kestrel",
+    "streams": "Kafka Streams",
+    "pyspark": "PySpark by hand",
+    "echo": "does nothing",
+    "exact": "does nothing, exactly once",
+    "quix": "Quix Streams",
+}
 _names = count()
 
 Start = Callable[[str, str, str, Path], "subprocess.Popen[bytes]"]
@@ -123,6 +131,11 @@ def echo(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[by
     return _by_hand("echo", job, servers, sink, folder)
 
 
+def exact(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the same job with a sink that writes in transactions."""
+    return _by_hand("exact", job, servers, sink, folder)
+
+
 def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     outputs = JOBS[job].outputs(WHOLE) / WHOLE
     sources = ",".join(JOBS[job].topics)
@@ -150,7 +163,7 @@ def ways(job: str) -> Mapping[str, Start]:
     if job == "filter":
         found["pyspark"] = pyspark
     else:
-        found["echo"] = echo
+        found |= {"echo": echo, "exact": exact}
     if job in ("filter", "count"):
         found["quix"] = quix
     if streams_built():
@@ -243,8 +256,8 @@ def _end(watcher: Any, sink: str) -> int:
     )
 
 
-def compared(job: str, servers: str, folder: Path) -> None:
-    """Measure the ways of a job in turns, and print."""
+def compared(job: str, servers: str, folder: Path) -> Mapping[str, Measured]:
+    """Measure the ways of a job in turns, and print; returns the medians of the ways that ended in each round."""
     runs: dict[str, list[Measured]] = {name: [] for name in ways(job)}
     load = os.getloadavg()[0]
     for _ in range(ROUNDS):
@@ -253,24 +266,66 @@ def compared(job: str, servers: str, folder: Path) -> None:
                 runs[name].append(measured(way, job, servers, folder))
             except UnfinishedError as error:
                 print(f"  {job:13} {name:8} did not end: {error}", flush=True)
-    for name, each in runs.items():
-        if len(each) < ROUNDS:
-            continue
-        first, steady, work = (statistics.median(getter(run) for run in each) for getter in _FIGURES)
-        shown = (
-            f"  {job:13} {name:8} {first:9,.0f} outputs a second at first, {steady:9,.0f} then; {work:.2f} s of a"
-            f" processor for 100,000, load {load:.1f}"
+    found = {name: _median(each) for name, each in runs.items() if len(each) == ROUNDS}
+    for name, run in found.items():
+        print(
+            f"  {job:13} {name:8} {run.first:9,.0f} outputs a second at first, {run.steady:9,.0f} then; {run.work:.2f} s of a"
+            f" processor for 100,000, load {load:.1f}",
+            flush=True,
         )
-        if (job, name) in GOALS and len(runs["kestrel"]) == ROUNDS:
-            early, late = (
-                statistics.median(g(a) / g(b) for a, b in zip(runs["kestrel"], each, strict=True)) for g in _FIGURES[:2]
-            )
-            shown += f"; kestrel is {early:.2f} and {late:.2f} times as fast (asked: {GOALS[job, name]})"
-        print(shown, flush=True)
-        if name in ("kestrel", "echo"):
-            owners = {owner: statistics.median(run.owners.get(owner, 0) for run in each) for owner in each[0].owners}
-            most = sorted(owners.items(), key=lambda owner: -owner[1])
+        if name in ("kestrel", *_FLOORS):
+            most = sorted(run.owners.items(), key=lambda owner: -owner[1])
             print(f"    of them {', '.join(f'{spent:.2f} {owner}' for owner, spent in most)}", flush=True)
+    return found
+
+
+def _median(runs: Sequence[Measured]) -> Measured:
+    owners = {owner: statistics.median(run.owners.get(owner, 0) for run in runs) for owner in runs[0].owners}
+    figures = (each.name for each in fields(Measured) if each.name != "owners")
+    return Measured(**{name: statistics.median(getattr(run, name) for run in runs) for name in figures}, owners=owners)
+
+
+def tabled(found: Mapping[str, Mapping[str, Measured]]) -> None:
+    """Write the tables of the steady state: processor seconds, rates, and what Kestrel's seconds were spent on."""
+    names = [name for name in _TITLES if any(name in runs for runs in found.values())]
+    columns = ["Job", *(_TITLES[name] for name in names), "Ratio to Kafka Streams", "Goal"]
+    work, rates = [], []
+    for job, runs in found.items():
+        most, least = (goals[job != "filter"] for goals in (_MOST_WORK, _LEAST_RATE))
+        seconds = {name: run.work for name, run in runs.items()}
+        written = {name: run.steady for name, run in runs.items()}
+        work.append([job, *_row(seconds, names, "{:.2f}"), _outcome(seconds, max, most, operator.le)])
+        rates.append([job, *_row(written, names, "{:,.0f}"), _outcome(written, min, least, operator.ge)])
+    write_table(f"{TABLE}-seconds", columns, work)
+    write_table(f"{TABLE}-rates", columns, rates)
+    spent = {job: runs["kestrel"].owners for job, runs in found.items() if "kestrel" in runs}
+    owners = sorted(
+        {owner for own in spent.values() for owner in own},
+        key=lambda owner: -sum(own.get(owner, 0) for own in spent.values()),
+    )
+    rows = ([owner, *(f"{own.get(owner, 0):.2f}" for own in spent.values())] for owner in owners)
+    write_table(f"{TABLE}-owners", ["Owner", *spent], rows)
+
+
+def _row(figures: Mapping[str, float], names: Sequence[str], form: str) -> list[str]:
+    """The cells of the ways, and the ratio of Kestrel to Kafka Streams."""
+    ratio = figures.get("kestrel", 0) / figures["streams"] if "streams" in figures else 0
+    return [*(form.format(figures[name]) if name in figures else "" for name in names), f"{ratio:.2f}" if ratio else ""]
+
+
+def _outcome(
+    figures: Mapping[str, float],
+    worst: Callable[[Iterable[float]], float],
+    goal: float,
+    reaches: Callable[[float, float], bool],
+) -> str:
+    """The goal, whether it is reached, and if not, what the floor has."""
+    if not {"kestrel", "streams"} <= set(figures):
+        return f"{goal}"
+    if reaches(figures["kestrel"] / figures["streams"], goal):
+        return f"{goal}, reached"
+    floors = [figures[name] for name in _FLOORS if name in figures]
+    return f"{goal}, missed" + (f"; the floor has {worst(floors) / figures['streams']:.2f}" if floors else "")
 
 
 def main() -> None:
@@ -281,12 +336,14 @@ def main() -> None:
         records_ = f"{WARM} x {ROWS:,} and {ROWS:,} records of JSON in {PARTITIONS} partitions"
         print(f"{records_}, {BATCH:,} a batch, {machine()}, median of {ROUNDS} rounds")
         filled: set[str] = set()
+        found: dict[str, Mapping[str, Measured]] = {}
         for job in WANTED:
             for topic in set(JOBS[job].topics) - filled:
                 create(broker.address, PARTITIONS, topic)
                 produce(broker.address, topic, records(topic, WHOLE))
                 filled.add(topic)
-            compared(job, broker.address, Path(folder))
+            found[job] = compared(job, broker.address, Path(folder))
+        tabled(found)
 
 
 if __name__ == "__main__":

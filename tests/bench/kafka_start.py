@@ -1,10 +1,9 @@
 """The time from the start of `kestrel run` against a broker to its first output, by step.
 
-    python -m tests.bench kafka_start           (ROUNDS=2 by default, as an environment variable)
+    python -m tests.bench kafka_start           (ROUNDS=1 QUERIES=200 by default, as environment variables)
 
-There are two applications: one filter, and the four chained queries of `make demo-kafka`; QUERIES=200 takes so many
-filters of one topic instead, and WAYS=kestrel,pyspark also starts them as a user of PySpark writes them, with Spark's
-own sink. Steps are timed in the running process; they overlap, so they do not add up. A consumer
+There are three applications: one filter, the four chained queries of `make demo-kafka`, and QUERIES=200 filters of one
+topic. WAYS=kestrel,pyspark also starts the last as a user of PySpark writes them, with Spark's own sink. Steps are timed in the running process; they overlap, so they do not add up. A consumer
 outside measures when it can read the first record from the first and from the last topic.
 """
 
@@ -28,11 +27,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine, processor_seconds, seconds_by_owner
+from tests.bench.tables import write_table
 from tests.kafka import demo
 from tests.kafka.helpers import create, produce
 from tests.kafka.processes import kill
 
-ROUNDS = int(os.environ.get("ROUNDS", "2"))
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
 _BEGUN = "KESTREL_BENCH_BEGUN"
 _MOST_S = 600.0
 
@@ -46,16 +46,14 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "four chained queries": (demo.SCRIPT, demo.SINKS),
 }
 
-QUERIES, WAYS = int(os.environ.get("QUERIES", "0")), os.environ.get("WAYS", "kestrel").split(",")
+QUERIES, WAYS = int(os.environ.get("QUERIES", "200")), os.environ.get("WAYS", "kestrel,pyspark").split(",")
 MANY = [f"large{number}" for number in range(QUERIES)]
 
 
 def _applications() -> Mapping[str, tuple[str, Sequence[str]]]:
-    if not QUERIES:
-        return APPLICATIONS
     source, query = FILTER.strip().splitlines()
     queries = [query.replace("LARGE", name.upper()).replace("large", name) for name in MANY]
-    return {f"{QUERIES} filters": ("\n".join([source, *queries]), MANY)}
+    return {**APPLICATIONS, f"{QUERIES} filters": ("\n".join([source, *queries]), MANY)}
 
 
 STEPS: Sequence[tuple[str, str, str]] = (
@@ -159,8 +157,10 @@ def _pyspark(servers: str, sinks: Sequence[str], folder: Path) -> Popen[bytes]:
     return Popen([sys.executable, "-m", "tests.bench.peers.spark_job", *job], stdout=DEVNULL, stderr=DEVNULL)
 
 
-def _watch(process: Popen[bytes], servers: str, sinks: Sequence[str], begun: float) -> None:
-    """Print when the first records come, and what the processor time until then was spent on."""
+def _watch(process: Popen[bytes], servers: str, sinks: Sequence[str], begun: float) -> tuple[float, float]:
+    """Print when the first records come, and what the processor time until then was spent on; return the last moment
+    (s) and that time (s).
+    """
     try:
         found = _first_records(servers, sinks, begun)
         busy, owners = processor_seconds(process.pid), seconds_by_owner(process.pid)
@@ -171,9 +171,11 @@ def _watch(process: Popen[bytes], servers: str, sinks: Sequence[str], begun: flo
     by_time = sorted(sinks, key=lambda topic: found.get(topic, _MOST_S))
     for topic in sinks if sinks is not MANY else (by_time[0], by_time[-1]):
         print(f"    first record of {topic:11} after {found.get(topic, float('nan')):.1f} s")
+    return found.get(by_time[-1], _MOST_S), busy
 
 
-def _print_spans(file: Path, queries: int) -> None:
+def _print_spans(file: Path, queries: int) -> float:
+    """Print the steps; return when the last query had started (s)."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for line in file.read_bytes().splitlines():
         if line.startswith(b"["):
@@ -185,24 +187,33 @@ def _print_spans(file: Path, queries: int) -> None:
             f"    {some[0][0]:6.2f} to {some[-1][1]:6.2f} s  {sum(b - a for a, b in some):6.2f} s in {len(some):2}"
             f" calls  {label}"
         )
+    return max(until for _, until in spans["start the queries"])
 
 
 def main() -> None:
     """Measure and print."""
     print(f"from the command to the first output, {machine()}")
+    rows = []
     for turn, (name, (script, sinks)), way in product(range(ROUNDS), _applications().items(), WAYS):
+        if way == "pyspark" and sinks is not MANY:
+            continue
         with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
             create(broker.address, demo.PARTITIONS, "orders", "customers")
             produce(broker.address, "customers", demo.customers())
             produce(broker.address, "orders", demo.orders())
             print(f"  {way}: {name}, round {turn + 1}", flush=True)
             begun = time.time()
+            started = "not measured"
             if way == "pyspark":
                 create(broker.address, demo.PARTITIONS, *sinks)
-                _watch(_pyspark(broker.address, sinks, Path(folder)), broker.address, sinks, begun)
+                last, busy = _watch(_pyspark(broker.address, sinks, Path(folder)), broker.address, sinks, begun)
             else:
-                _watch(_kestrel(broker.address, script, Path(folder), begun), broker.address, sinks, begun)
-                _print_spans(Path(folder) / "spans", len(sinks))
+                run = _kestrel(broker.address, script, Path(folder), begun)
+                last, busy = _watch(run, broker.address, sinks, begun)
+                started = f"{_print_spans(Path(folder) / 'spans', len(sinks)):.1f} s"
+            rows.append([name, way, started, f"{last:.1f} s", f"{busy:.0f} s"])
+    columns = ["Application", "Way", "All queries have started", "First output of the last", "Processor time"]
+    write_table("start", columns, rows)
 
 
 if __name__ == "__main__":

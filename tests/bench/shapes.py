@@ -28,10 +28,12 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
 from tests.bench.measure import machine, processor_seconds
+from tests.bench.tables import write_table
 
 ROWS = int(os.environ.get("ROWS", "500000"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
+_OF_SEVERAL = ["Python"] if len(PYTHONS) > 1 else []
 KEYS = 1_000
 PARTITIONS = 2
 
@@ -91,10 +93,12 @@ def main() -> None:
             for turn in range(1 + ROUNDS):
                 for run in runs:
                     run.take(name, counted=turn > 0)
-            for run in runs:
-                run.show(name)
         for run in runs:
             run.close()
+        rows = [run.row(name) for name in WANTED for run in runs]
+    write_table(
+        "shapes", ["Shape", *_OF_SEVERAL, "Rows a second", "Outputs", "Processor seconds for 100,000 outputs"], rows
+    )
 
 
 def rows_in(folder: Path) -> None:
@@ -138,14 +142,11 @@ class _Run:
         if counted:
             self._found.setdefault(name, []).append((result["seconds"], processor, result["outputs"]))
 
-    def show(self, name: str) -> None:
-        """Print the medians of a shape."""
+    def row(self, name: str) -> list[str]:
+        """The medians of a shape."""
         seconds, processor, outputs = (statistics.median(values) for values in zip(*self._found[name], strict=True))
-        print(
-            f"  {name:14} {ROWS / seconds:9,.0f} rows/s {outputs:9,.0f} outputs {processor / outputs * 100_000:7.2f}"
-            f" processor s per 100,000   {self._python if len(PYTHONS) > 1 else ''}",
-            flush=True,
-        )
+        cells = [f"{ROWS / seconds:,.0f}", f"{outputs:,.0f}", f"{processor / outputs * 100_000:.2f}"]
+        return [name, *(self._python for _ in _OF_SEVERAL), *cells]
 
     def close(self) -> None:
         """End the process."""

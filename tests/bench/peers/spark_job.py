@@ -2,19 +2,26 @@
 
 They run until they are killed. `filter` is the whole job; several sinks, with commas between them, get a query each.
 `echo` is what no stateful job in Python can do without: it groups the records of its topics by key, passes them to a
-stateful processor, which reads no value and keeps no state, and writes OUTPUTS records for each one.
+stateful processor, which reads no value and keeps no state, and writes OUTPUTS records for each one. `exact` is the same
+but for its sink, which writes in transactions of Kafka's client for Python. It does not look whether a batch is done
+again, so that no sink that writes exactly once can do less.
 
-python -m tests.bench.peers.spark_job filter|echo SERVERS SOURCE[,SOURCE…] SINK[,SINK…] CHECKPOINT RECORDS_A_BATCH \
-OUTPUTS
+python -m tests.bench.peers.spark_job filter|echo|exact SERVERS SOURCE[,SOURCE…] SINK[,SINK…] CHECKPOINT \
+RECORDS_A_BATCH OUTPUTS
 """
 
 from __future__ import annotations
 
+import math
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -40,8 +47,9 @@ class Echo(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         """Return the records of a chunk."""
         for frame in rows:
-            wanted = np.arange(int(len(frame) * self._outputs)) / self._outputs
-            yield frame[["key", "value"]].iloc[wanted.astype(int)]
+            # Rounded up, as the bench waits for all outputs.
+            wanted = np.arange(math.ceil(len(frame) * self._outputs)) / self._outputs
+            yield frame[["key", "value"]].iloc[np.minimum(wanted.astype(int), len(frame) - 1)]
 
     def close(self) -> None:
         """Do nothing: no resources are open."""
@@ -64,6 +72,46 @@ def echoed(records: DataFrame, outputs: float) -> DataFrame:
     )
 
 
+def transactional(servers: str, sink: str) -> Callable[[DataFrame, int], None]:
+    """Return what writes a batch to a topic, with a transaction for each task."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        producer = _producer(servers, f"{sink}-{os.getpid()}")
+        producer.begin_transaction()
+        for batch in batches:
+            for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
+                while True:
+                    try:
+                        producer.produce(sink, value, key)
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+            producer.poll(0)
+        producer.commit_transaction()
+        yield pa.RecordBatch.from_pydict({"done": [1]})
+
+    def written(batch: DataFrame, _: int) -> None:
+        batch.mapInArrow(write, "done BIGINT").collect()
+
+    return written
+
+
+@cache
+def _producer(servers: str, name: str) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "transactional.id": name,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": 1_000_000,
+            "batch.size": 1_000_000,
+            "linger.ms": 5,
+        }
+    )
+    producer.init_transactions()
+    return producer
+
+
 def main(job: str, servers: str, sources: str, sinks: str, folder: str, records: str, outputs: str) -> None:
     """Start the job."""
     prepare_environment()
@@ -79,7 +127,11 @@ def main(job: str, servers: str, sources: str, sinks: str, folder: str, records:
     rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", records).load()
     written = filtered(rows) if job == "filter" else echoed(rows, float(outputs))
     for sink in sinks.split(","):
-        writer = written.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
+        writer = written.writeStream
+        if job == "exact":
+            writer = writer.foreachBatch(transactional(servers, sink))
+        else:
+            writer = writer.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
         writer.outputMode("update").option("checkpointLocation", f"{folder}/{sink}").start()
     spark.streams.awaitAnyTermination()
 

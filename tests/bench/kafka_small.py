@@ -1,0 +1,42 @@
+"""How long a batch of 1,000 records takes against a broker, from the steady rate of the bench `kafka`.
+
+    python -m tests.bench kafka_small
+
+Kestrel writes exactly once. Beside it run a filter that a user of PySpark writes by hand, at least once, and the
+stateful job that does nothing, with both sinks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+from tests.bench.tables import write_table
+
+_RECORDS = 1_000
+_GOALS_MS = {"filter": 150, "count": 300}
+_WAYS = {"filter": "kestrel,pyspark", "count": "kestrel,echo,exact"}
+_OUTPUTS = {"filter": 0.9, "count": 1.0}
+_SIZE = {"BATCH": str(_RECORDS), "ROWS": "30000", "ROUNDS": "1", "INTO": ""}
+
+
+def main() -> None:
+    """Measure and print."""
+    rows = []
+    for job, ways in _WAYS.items():
+        settings = {**os.environ, **_SIZE, "JOBS": job, "WAYS": ways}
+        command = [sys.executable, "-m", "tests.bench", "kafka"]
+        said = subprocess.run(command, env=settings, stdout=subprocess.PIPE, text=True, check=True).stdout
+        rates = re.findall(rf"{job} +(\w+) .*, +([\d,]+) then; ([\d.]+) s", said)
+        for way, rate, work in rates:
+            batch_ms = _RECORDS * _OUTPUTS[job] / float(rate.replace(",", "")) * 1000
+            goal = f"{_GOALS_MS[job]} ms, {'reached' if batch_ms <= _GOALS_MS[job] else 'missed'}"
+            rows.append([job, way, f"{batch_ms:.0f} ms", work, goal if way == "kestrel" else ""])
+    columns = ["Job", "Way", "A batch of 1,000 records", "Processor seconds for 100,000 outputs", "Goal"]
+    write_table("kafka-small", columns, rows)
+
+
+if __name__ == "__main__":
+    main()
