@@ -24,14 +24,15 @@ from pyspark.sql import SparkSession
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import HOST
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.open import ServerSettings, broker_server
 from kestrel_sql.session.session import Session
-from tests.kafka.helpers import environment
+from tests.kafka.helpers import environment, spark_options
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import LEAN
+from tests.kafka.stores import Way
 
 http = httpx.Client(timeout=180, limits=httpx.Limits(max_keepalive_connections=0))
 """Patient, and without connections that stay; to make one takes longer than many requests."""
@@ -77,6 +78,8 @@ class Servers:
     servers: str
     folder: Path
     stack: ExitStack
+    store: Way | None = None
+    """Where the checkpoint is, if it is not in the folder."""
     service: str = field(default_factory=lambda: f"s{uuid4().hex[:8]}_")
 
     @property
@@ -87,12 +90,18 @@ class Servers:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
+    @property
+    def _checkpoint(self) -> Path | StoreUri:
+        return self.checkpoint if self.store is None else StoreUri(f"{self.store.uri}/{self.service}")
+
     def start(self, *options: str) -> Server:
         """Start a server as a user does, in a process that `end` kills; without options it is quick to start."""
         port = _free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
-        command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.checkpoint)]
+        place, conf = self._checkpoint, spark_options(self.store.settings if self.store else {})
+        command += ["--bootstrap-servers", self.servers, *conf]
+        command += ["--checkpoint", place.text if isinstance(place, StoreUri) else str(place)]
         command += ["--service-id", self.service, "--master", "local[2]", *(options or LEAN)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
@@ -109,7 +118,7 @@ class Servers:
             return spark
 
         engine = BrokerEngineSettings(
-            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self.checkpoint),
+            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self._checkpoint),
             push_queue_rows=100,
             say=said.append,
             adopts=adopts,
@@ -121,7 +130,7 @@ class Servers:
         def serve() -> None:
             session = Session(config=Config.of({"ksql.service.id": self.service}))
             try:
-                with broker_server(session, engine, ServerSettings(port=port)):
+                with broker_server(session, engine, ServerSettings(port=port), ended):
                     ended.wait()
             except EngineError as error:
                 said.append(error.render())
