@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +29,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.open import ServerSettings, broker_server
 from kestrel_sql.session.session import Session
-from tests.kafka.helpers import environment, spark_options
+from tests.kafka.helpers import environment, spark_options, states
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import LEAN
 from tests.kafka.stores import Way
@@ -91,17 +91,23 @@ class Servers:
         return self.folder / "checkpoint"
 
     @property
-    def _checkpoint(self) -> Path | StoreUri:
-        return self.checkpoint if self.store is None else StoreUri(f"{self.store.uri}/{self.service}")
+    def _option(self) -> str:
+        return str(self.checkpoint) if self.store is None else f"{self.store.uri}/{self.service}"
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {} if self.store is None else self.store.settings
+
+    def keys(self) -> list[int]:
+        """The number of keys in the states of its queries, as `kestrel state` sees them."""
+        return [each["keys"] for each in states(self._option, self._settings)]
 
     def start(self, *options: str) -> Server:
         """Start a server as a user does, in a process that `end` kills; without options it is quick to start."""
         port = _free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
-        place, conf = self._checkpoint, spark_options(self.store.settings if self.store else {})
-        command += ["--bootstrap-servers", self.servers, *conf]
-        command += ["--checkpoint", place.text if isinstance(place, StoreUri) else str(place)]
+        command += ["--bootstrap-servers", self.servers, "--checkpoint", self._option, *spark_options(self._settings)]
         command += ["--service-id", self.service, "--master", "local[2]", *(options or LEAN)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
@@ -117,8 +123,9 @@ class Servers:
             said.append(OPENS_SPARK)
             return spark
 
+        place = self.checkpoint if self.store is None else StoreUri(self._option)
         engine = BrokerEngineSettings(
-            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self._checkpoint),
+            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=place),
             push_queue_rows=100,
             say=said.append,
             adopts=adopts,

@@ -150,6 +150,7 @@ def _check(servers: Servers, server: Server, clients: Sequence[Client]) -> tuple
     eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
     rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
     assert rows == dict(expected)
+    eventually(lambda: servers.keys() == [len(expected)], server)
     return len(accepted), len(accepted_streams)
 
 

@@ -108,15 +108,14 @@ def _held(engine: BrokerEngineSettings, spark: SparkStart, stop: Event) -> Itera
     """Hold the checkpoint; while another server has it, wait, with Spark ready to take over."""
     standby = _Standby(engine, spark)
     with ExitStack() as stack:
-        stack.callback(standby.knows.set)
+        stack.callback(standby.end)
         if isinstance(engine.run.checkpoint, StoreUri):
             spark.begin(standby.prepare)
         folder = open_checkpoint(engine.run.checkpoint, spark.session)
         while not standby.is_over.is_set():
             try:
                 stack.enter_context(folder.locked(standby.say, stop))
-                standby.is_over.set()
-                standby.knows.set()
+                standby.end()
             except EngineError as error:
                 if stop.is_set():
                     raise
@@ -127,7 +126,7 @@ def _held(engine: BrokerEngineSettings, spark: SparkStart, stop: Event) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class _Standby:
-    """A server before it holds its checkpoint; `knows` says whether it has to wait, `is_over` that it holds it."""
+    """A server before it holds its checkpoint; it `knows` at some time whether it has to wait, until that `is_over`."""
 
     engine: BrokerEngineSettings
     spark: SparkStart
@@ -168,6 +167,11 @@ class _Standby:
             self.spark.begin(self.prepare)
         if self.spark.is_ready():
             self.say(READY)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self.is_over.set()
+        self.knows.set()
 
     @property
     def _has_executors(self) -> bool:

@@ -243,7 +243,7 @@ class BrokerQueries:
         check_start(
             self.spark,
             prepared.pipeline,
-            self.folder.path_of(stored),
+            self.folder.folder_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
             tasks=prepared.pipeline.tasks(stored.partitions),
