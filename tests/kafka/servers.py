@@ -24,11 +24,14 @@ from pyspark.sql import SparkSession
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import HOST
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.connector.store import open_store_alone
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.open import ServerSettings, broker_server
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.batch_log import numbered
+from kestrel_sql.spark.state.checkpoint_path import StorePath
 from tests.kafka.helpers import environment, spark_options, states
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import LEAN
@@ -98,6 +101,11 @@ class Servers:
     def _settings(self) -> Mapping[str, str]:
         return {} if self.store is None else self.store.settings
 
+    def lose(self) -> None:
+        """Take the lease of the server that works away."""
+        with open_store_alone(self._option, self._settings) as checkpoint:
+            take_lease(checkpoint)
+
     def keys(self) -> list[int]:
         """The number of keys in the states of its queries, as `kestrel state` sees them."""
         return [each["keys"] for each in states(self._option, self._settings)]
@@ -150,6 +158,12 @@ class Servers:
         thread.start()
         self.stack.callback(end)
         return Server(f"http://{HOST}:{port}", lambda: "\n".join(said), thread.is_alive, end)
+
+
+def take_lease(checkpoint: StorePath) -> None:
+    """Take the lease of a server away, as one does that finds it too old."""
+    newest = max(numbered(checkpoint / "lease"))
+    assert (checkpoint / "lease" / str(newest + 1)).create(b'{"process": 7, "host": "other"}')
 
 
 def _free_port() -> int:

@@ -21,8 +21,9 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.server.open import READY
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.state.checkpoint_path import open_store
 from tests.kafka.helpers import create, produce, read
-from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually
+from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually, take_lease
 from tests.kafka.stores import Way
 
 pytestmark = pytest.mark.spark
@@ -212,7 +213,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
         eventually(lambda: "out" not in "".join(topics_of(servers)), server)
         eventually(lambda: topics_of(servers) == [f"{servers.service}in"], server)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
-        lose(checkpoint)
+        take_lease(open_store(spark, checkpoint.as_uri()))
         eventually(lambda: "another run has taken it (process 7 on other)" in server.said(), server)
 
 
@@ -248,13 +249,6 @@ def taken_over(servers: Servers, server: Server, spark: SparkSession) -> Server:
     server.end()
     eventually(standby.is_up, standby)
     return standby
-
-
-def lose(checkpoint: Path) -> None:
-    """Take the lease of a server away, as one does that finds it too old."""
-    newest = max(int(each.name) for each in (checkpoint / "lease").iterdir() if each.name.isdigit())
-    taken = checkpoint / "lease" / str(newest + 1)
-    taken.write_text(json.dumps({"process": 7, "host": "other"}), encoding="utf-8")
 
 
 def topics_of(servers: Servers) -> list[str]:
