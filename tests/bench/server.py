@@ -3,7 +3,7 @@
     python -m tests.bench server
 
 Environment variables, with what they are by default: ROWS=1000000 FEED=20000 SECONDS=20 CLIENTS=500 PUSH_SECONDS=20
-PARTS=pulls,inserts,pushes,takeover.
+PARTS=pulls,inserts,pushes,takeover STORE= (s3 or hdfs: the checkpoint is there, else in a folder).
 
 A table counts and sums a stream by key; it has ROWS keys. `wrk` asks for random keys, without other work and beside a
 feed of FEED records a second. Then rows are inserted over HTTP/2; CLIENTS clients share a push query for PUSH_SECONDS
@@ -36,6 +36,7 @@ from kestrel_sql.kafka.broker.broker import Broker
 from kestrel_sql.server.open import READY
 from tests.bench.measure import descendants, machine, own_seconds, processor_seconds
 from tests.kafka.servers import Server, Servers, eventually
+from tests.kafka.stores import store_of
 
 ROWS = int(os.environ.get("ROWS", "1000000"))
 FEED = int(os.environ.get("FEED", "20000"))
@@ -43,6 +44,7 @@ SECONDS = int(os.environ.get("SECONDS", "20"))
 CLIENTS = int(os.environ.get("CLIENTS", "500"))
 PUSH_SECONDS = int(os.environ.get("PUSH_SECONDS", "20"))
 PARTS = os.environ.get("PARTS", "pulls,inserts,pushes,takeover").split(",")
+STORE = os.environ.get("STORE", "")
 INSERTS = 20_000
 SENT: Counter[str] = Counter()
 
@@ -64,7 +66,8 @@ def main() -> None:
     print(f"{machine()}, load {os.getloadavg()[0]:.0f}; {ROWS} rows, a feed of {FEED} records/s")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         broker = stack.enter_context(Broker.start())
-        servers = Servers(broker.address, Path(folder), stack)
+        store = stack.enter_context(store_of(STORE, Path(folder))) if STORE else None
+        servers = Servers(broker.address, Path(folder), stack, store)
         server = servers.start("--set", "ksql.max.push.queries=10000", "--push-queue-rows", "1000")
         eventually(server.is_up, server)
         topic = f"{servers.service}events"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -153,6 +154,23 @@ def run(script: Path, servers: str, checkpoint: Path | str, *options: str) -> su
 def spark_options(settings: Mapping[str, str]) -> list[str]:
     """The options of a run for settings of Spark."""
     return [word for item in settings.items() for word in ("--spark-conf", "=".join(item))]
+
+
+def states(checkpoint: str, settings: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What `kestrel state ls` says of the steps of a checkpoint."""
+    command = [
+        sys.executable,
+        "-m",
+        "kestrel_sql.cli.main",
+        "state",
+        "ls",
+        checkpoint,
+        "--json",
+        *spark_options(settings),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False, env=environment())
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def start(

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,14 +24,18 @@ from pyspark.sql import SparkSession
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import HOST
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.run.run import RunSettings
+from kestrel_sql.kafka.connector.store import open_store_alone
+from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.open import ServerSettings, broker_server
 from kestrel_sql.session.session import Session
-from tests.kafka.helpers import environment
+from kestrel_sql.spark.checkpoint.batch_log import numbered
+from kestrel_sql.spark.state.checkpoint_path import StorePath
+from tests.kafka.helpers import environment, spark_options, states
 from tests.kafka.processes import ending, kill
 from tests.kafka.scenario import LEAN
+from tests.kafka.stores import Way
 
 http = httpx.Client(timeout=180, limits=httpx.Limits(max_keepalive_connections=0))
 """Patient, and without connections that stay; to make one takes longer than many requests."""
@@ -77,6 +81,8 @@ class Servers:
     servers: str
     folder: Path
     stack: ExitStack
+    store: Way | None = None
+    """Where the checkpoint is, if it is not in the folder."""
     service: str = field(default_factory=lambda: f"s{uuid4().hex[:8]}_")
 
     @property
@@ -87,12 +93,29 @@ class Servers:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
+    @property
+    def _option(self) -> str:
+        return str(self.checkpoint) if self.store is None else f"{self.store.uri}/{self.service}"
+
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {} if self.store is None else self.store.settings
+
+    def lose(self) -> None:
+        """Take the lease of the server that works away."""
+        with open_store_alone(self._option, self._settings) as checkpoint:
+            take_lease(checkpoint)
+
+    def keys(self) -> list[int]:
+        """The number of keys in the states of its queries, as `kestrel state` sees them."""
+        return [each["keys"] for each in states(self._option, self._settings)]
+
     def start(self, *options: str) -> Server:
         """Start a server as a user does, in a process that `end` kills; without options it is quick to start."""
         port = _free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
-        command += ["--bootstrap-servers", self.servers, "--checkpoint", str(self.checkpoint)]
+        command += ["--bootstrap-servers", self.servers, "--checkpoint", self._option, *spark_options(self._settings)]
         command += ["--service-id", self.service, "--master", "local[2]", *(options or LEAN)]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
@@ -108,8 +131,9 @@ class Servers:
             said.append(OPENS_SPARK)
             return spark
 
+        place = self.checkpoint if self.store is None else StoreUri(self._option)
         engine = BrokerEngineSettings(
-            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=self.checkpoint),
+            run=RunSettings(config=KafkaConfig(servers=self.servers), checkpoint=place),
             push_queue_rows=100,
             say=said.append,
             adopts=adopts,
@@ -121,7 +145,7 @@ class Servers:
         def serve() -> None:
             session = Session(config=Config.of({"ksql.service.id": self.service}))
             try:
-                with broker_server(session, engine, ServerSettings(port=port)):
+                with broker_server(session, engine, ServerSettings(port=port), ended):
                     ended.wait()
             except EngineError as error:
                 said.append(error.render())
@@ -134,6 +158,12 @@ class Servers:
         thread.start()
         self.stack.callback(end)
         return Server(f"http://{HOST}:{port}", lambda: "\n".join(said), thread.is_alive, end)
+
+
+def take_lease(checkpoint: StorePath) -> None:
+    """Take the lease of a server away, as one does that finds it too old."""
+    newest = max(numbered(checkpoint / "lease"))
+    assert (checkpoint / "lease" / str(newest + 1)).create(b'{"process": 7, "host": "other"}')
 
 
 def _free_port() -> int:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.run import StoreUri
 from kestrel_sql.spark.state.checkpoint_path import open_store
 from tests.kafka.applications import Applications
-from tests.kafka.helpers import create, environment, produce, spark_options
+from tests.kafka.helpers import create, produce, states
 from tests.kafka.s3 import S3
 from tests.kafka.stored import APP, EARLIEST, KEYS, WAIT_S, Stored, records, rows
 from tests.kafka.stores import KINDS, Way, store_of
@@ -64,7 +61,7 @@ def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
     produce(stored.servers, f"{stored.name}_s", records(0, 100))
     first = stored.start(uri, "store")
     stored.await_rows(first, "store", 100)
-    assert state_of(uri, stored)["keys"] == KEYS
+    assert [each["keys"] for each in states(uri, stored.settings)] == [KEYS]
     second, said = stored.run(uri, "store")
     assert (second, f"the checkpoint {uri} is in use by another kestrel run (process {first.pid} on" in said) == (
         1,
@@ -83,15 +80,6 @@ def test_a_run_on_a_store_stops_is_killed_resumes_and_refuses_a_second_one(
     on_store, in_folder = stored.outputs(["store", "folder"])
     assert len(on_store) == 600
     assert on_store == in_folder
-
-
-def state_of(uri: str, stored: Stored) -> Mapping[str, Any]:
-    """What `kestrel state ls` says of the only step of a run."""
-    conf = spark_options(stored.settings)
-    command = [sys.executable, "-m", "kestrel_sql.cli.main", "state", "ls", uri, "--json", *conf]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False, env=environment())
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return dict(json.loads(done.stdout))
 
 
 @pytest.mark.nightly

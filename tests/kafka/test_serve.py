@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,8 +21,10 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.server.open import READY
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.state.checkpoint_path import open_store
 from tests.kafka.helpers import create, produce, read
-from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually
+from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually, take_lease
+from tests.kafka.stores import Way
 
 pytestmark = pytest.mark.spark
 
@@ -89,15 +92,20 @@ def test_push_queries_from_the_beginning_and_from_now_on(server: Server) -> None
     eventually(lambda: "kestrel_push_clients 0.0" in httpx.get(f"{server.url}/metrics", timeout=60).text, server)
 
 
-def test_inserts_are_acknowledged_when_the_broker_has_them(service: Servers, server: Server) -> None:
+@pytest.fixture(scope="module")
+def acknowledged(service: Servers, server: Server) -> str:
+    """What the server answered to 500 rows of a stream."""
     server.ksql(
         f"CREATE STREAM pins (id INT KEY, n INT) WITH (KAFKA_TOPIC='{service.service}pins', VALUE_FORMAT='JSON',"
         " PARTITIONS=1);"
     )
     rows = "".join(f'{{"id":{n},"n":{n}}}\n' for n in range(500))
     with httpx.Client(http1=False, http2=True, timeout=180) as client:
-        answer = client.post(f"{server.url}/inserts-stream", content='{"target":"pins"}\n' + rows)
-    assert [json.loads(line) for line in answer.text.splitlines()] == [{"seq": n, "status": "ok"} for n in range(500)]
+        return client.post(f"{server.url}/inserts-stream", content='{"target":"pins"}\n' + rows).text
+
+
+def test_inserts_are_acknowledged_when_the_broker_has_them(service: Servers, acknowledged: str) -> None:
+    assert [json.loads(line) for line in acknowledged.splitlines()] == [{"seq": n, "status": "ok"} for n in range(500)]
     values = [json.loads(value or b"") for _, _, value, _ in read(service.servers, f"{service.service}pins", 1)]
     assert values == [{"N": n} for n in range(500)]
 
@@ -121,8 +129,9 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
 
 
 def test_a_standby_takes_over_from_a_server_that_was_killed(
-    service: Servers, server: Server, spark: SparkSession
+    service: Servers, server: Server, acknowledged: str, spark: SparkSession
 ) -> None:
+    assert acknowledged.count('"ok"') == 500
     server.ksql("PAUSE CTAS_TOTALS_1; ALTER SYSTEM 'ksql.suppress.enabled' = 'false';")
     server.ksql("CREATE STREAM gone AS SELECT id, n FROM pins EMIT CHANGES; DROP STREAM gone DELETE TOPIC;")
     server.ksql("INSERT INTO orders (id, item, price) VALUES (4, 'tea', 1);")
@@ -163,30 +172,14 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
     assert standby.ksql("SHOW QUERIES;")[0]["queries"] == []
 
 
-def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hadoop(
+    kafka: KafkaConfig, spark: SparkSession, tmp_path: Path
+) -> None:
     with ExitStack() as stack:
-        servers = Servers(kafka.servers, tmp_path, stack)
-        create(kafka.servers, 1, servers.command_topic, *(f"{servers.service}{each}" for each in ("in", "out", "sums")))
-        text = f"""
-            CREATE STREAM events (id INT KEY, n INT) WITH (KAFKA_TOPIC='{servers.service}in', VALUE_FORMAT='JSON');
-            CREATE STREAM big WITH (KAFKA_TOPIC='{servers.service}out') AS SELECT id, n FROM events WHERE n > 1;
-            CREATE TABLE sums WITH (KAFKA_TOPIC='{servers.service}sums') AS SELECT id, SUM(n) AS s FROM events GROUP BY id;
-        """
-        session, commands = Session(), []
-        for parsed in session.parse(text):
-            plan = session.execute(parsed).plan
-            assert plan is not None
-            value = {"statement": parsed.text, "streamsProperties": {}, "plan": encode_statement(plan), "version": 18}
-            commands.append((json.dumps(f"stream/`{parsed.span.line}`/create"), json.dumps(value), 1))
-        produce(kafka.servers, servers.command_topic, commands)
-        rows = [("\0\0\0\1", json.dumps({"n": n}), n) for n in range(1, 5)]
-        produce(kafka.servers, f"{servers.service}in", rows)
-        query = next(name for name in session.queries if "BIG" in name)
-        group = f"_confluent-ksql-{servers.service}query_{query}"
-        with closing(Consumer({"bootstrap.servers": kafka.servers, "group.id": group})) as consumer:
-            consumer.commit(offsets=[TopicPartition(f"{servers.service}in", 0, 3)], asynchronous=False)
-
-        stranger = servers.here(spark)
+        servers = Servers(kafka.servers, tmp_path, stack, Way((tmp_path / "store").as_uri()))
+        checkpoint = tmp_path / "store" / servers.service
+        commands, query = left_by_ksqldb(servers)
+        stranger = replace(servers, store=None).here(spark)
         eventually(lambda: "has 3 commands, and the checkpoint knows none" in stranger.said(), stranger)
         assert OPENS_SPARK not in stranger.said()
         server = servers.here(spark, adopts=True)
@@ -196,7 +189,14 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, spark: Spar
         said = " ".join(server.said().split())
         assert f"{query} goes on from the offsets that ksqlDB committed" in said
         assert "has state: it reads" in said
+        server = taken_over(servers, server, spark)
+        assert server.query("SELECT s FROM sums WHERE id = 1;") == [[10]]
+        assert server.query("SELECT n FROM events EMIT CHANGES LIMIT 4;") == [[1], [2], [3], [4]]
+        # What a push query writes does not go to the store.
+        assert {each.name for each in checkpoint.iterdir() if each.is_dir()} == {"lease", "queries"}
+        assert len([*checkpoint.glob("queries/*/table.json")]) == 1
         (found,) = server.ksql("DROP STREAM big;")
+        assert not (checkpoint / "queries" / query).exists()
         assert found["commandSequenceNumber"] == 3
 
         asked = {"deleteTopicList": [f"{servers.service}s.*"]}
@@ -213,6 +213,42 @@ def test_a_command_topic_of_ksqldb_is_taken_over(kafka: KafkaConfig, spark: Spar
         eventually(lambda: "out" not in "".join(topics_of(servers)), server)
         eventually(lambda: topics_of(servers) == [f"{servers.service}in"], server)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
+        take_lease(open_store(spark, checkpoint.as_uri()))
+        eventually(lambda: "another run has taken it (process 7 on other)" in server.said(), server)
+
+
+def left_by_ksqldb(servers: Servers) -> tuple[list[tuple[str, str, int]], str]:
+    """The commands of a service of ksqlDB, and the id of its query without state, which had read three of four rows."""
+    create(servers.servers, 1, servers.command_topic, *(f"{servers.service}{each}" for each in ("in", "out", "sums")))
+    text = f"""
+        CREATE STREAM events (id INT KEY, n INT) WITH (KAFKA_TOPIC='{servers.service}in', VALUE_FORMAT='JSON');
+        CREATE STREAM big WITH (KAFKA_TOPIC='{servers.service}out') AS SELECT id, n FROM events WHERE n > 1;
+        CREATE TABLE sums WITH (KAFKA_TOPIC='{servers.service}sums') AS SELECT id, SUM(n) AS s FROM events GROUP BY id;
+    """
+    session, commands = Session(), []
+    for parsed in session.parse(text):
+        plan = session.execute(parsed).plan
+        assert plan is not None
+        value = {"statement": parsed.text, "streamsProperties": {}, "plan": encode_statement(plan), "version": 18}
+        commands.append((json.dumps(f"stream/`{parsed.span.line}`/create"), json.dumps(value), 1))
+    produce(servers.servers, servers.command_topic, commands)
+    rows = [("\0\0\0\1", json.dumps({"n": n}), n) for n in range(1, 5)]
+    produce(servers.servers, f"{servers.service}in", rows)
+    query = next(name for name in session.queries if "BIG" in name)
+    group = f"_confluent-ksql-{servers.service}query_{query}"
+    with closing(Consumer({"bootstrap.servers": servers.servers, "group.id": group})) as consumer:
+        consumer.commit(offsets=[TopicPartition(f"{servers.service}in", 0, 3)], asynchronous=False)
+    return commands, query
+
+
+def taken_over(servers: Servers, server: Server, spark: SparkSession) -> Server:
+    """The standby of a server that has ended."""
+    standby = servers.here(spark)
+    eventually(lambda: "waiting as its standby" in standby.said(), standby)
+    assert not standby.is_up()
+    server.end()
+    eventually(standby.is_up, standby)
+    return standby
 
 
 def topics_of(servers: Servers) -> list[str]:

@@ -1,4 +1,4 @@
-"""`kestrel serve` killed again and again while clients send statements, rows and queries.
+"""`kestrel serve` killed again and again, with its checkpoint in a folder and on stores, while clients send statements, rows and queries.
 
 Nothing accepted is lost or done twice. The standby starts while its server still works, as it does for users.
 
@@ -27,6 +27,7 @@ import pytest
 from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.helpers import read
 from tests.kafka.servers import Server, Servers, eventually
+from tests.kafka.stores import KINDS, store_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -149,15 +150,18 @@ def _check(servers: Servers, server: Server, clients: Sequence[Client]) -> tuple
     eventually(lambda: server.query("SELECT c FROM counts WHERE id = 1;") == [[expected[1]]], server)
     rows = {row[0]: row[1] for row in server.query("SELECT id, c FROM counts;")}
     assert rows == dict(expected)
+    eventually(lambda: servers.keys() == [len(expected)], server)
     return len(accepted), len(accepted_streams)
 
 
-def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["folder", *KINDS])
+def test_nothing_accepted_is_lost_or_done_twice(kind: str, kafka: KafkaConfig, tmp_path: Path) -> None:
     chance = random.Random(7)
     clients: list[Client] = []
     kills: list[Kill] = []
     with ExitStack() as stack:
-        servers = Servers(kafka.servers, tmp_path, stack)
+        store = None if kind == "folder" else stack.enter_context(store_of(kind, tmp_path))
+        servers = Servers(kafka.servers, tmp_path, stack, store)
         own = servers.service
         server = servers.start()
         eventually(server.is_up, server)
@@ -185,11 +189,18 @@ def test_nothing_accepted_is_lost_or_done_twice(kafka: KafkaConfig, tmp_path: Pa
             accepted = sum(len(each.rows) for each in clients)
             _log.info("kill %d: %d rows accepted so far; %s", turn + 1, accepted, kills[-1])
         assert any(kill.pushed for kill in kills)
+        # The same command goes on where nobody waits.
+        server.end()
+        server = servers.start()
+        eventually(server.is_up, server)
         rows, statements = _check(servers, server, clients)
+        if store is not None:
+            servers.lose()
+            eventually(lambda: "another run has taken it (process 7 on other)" in server.said(), server)
     ups, pulls = [kill.up for kill in kills], [kill.pull for kill in kills]
     _log.info(
-        "%d kills: %d rows and %d statements accepted, none lost or done twice; %d rows pushed before %d of the kills",
-        *(KILLS, rows, statements, sum(kill.pushed for kill in kills), sum(kill.pushed > 0 for kill in kills)),
+        "%s: %d kills, %d rows and %d statements accepted, none lost or done twice; %d rows pushed before %d of the kills",
+        *(kind, KILLS, rows, statements, sum(kill.pushed for kill in kills), sum(kill.pushed > 0 for kill in kills)),
     )
     for what, seconds in (("/info", ups), ("a pull query", pulls)):
         _log.info("the standby answers %s %.1f s after the kill, %.1f s at most", what, median(seconds), max(seconds))

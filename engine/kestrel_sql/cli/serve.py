@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,9 @@ _SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
 
 _LOOK_S = 0.2
+_COLLECT_S, _REST = 30.0, 1_000
+"""Seconds between two collections of all objects, and how many times the last one is the least of them."""
+
 _COLLECT = 50_000, 20, 100
 """After how many new objects the garbage collector works, and how often its second and third generation."""
 
@@ -96,13 +100,13 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     sys.setswitchinterval(_SWITCH_S)
     config = _config(arguments)
     try:
-        with _traces(arguments, config) as traces, _server(arguments, config, traces, errors) as running:
+        with _traces(arguments, config) as traces, _server(arguments, config, traces, errors, stopped) as running:
             signal.signal(signal.SIGINT, stop)
             signal.signal(signal.SIGTERM, stop)
             text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
             out.print(text, highlight=False, soft_wrap=True)
             _settle(running, stopped)
-            stopped.wait()
+            _collect(stopped) if wants_broker(arguments) else stopped.wait()
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
@@ -122,6 +126,18 @@ def _settle(running: Running, stopped: threading.Event) -> None:
     gc.set_threshold(*_COLLECT)
 
 
+def _collect(stopped: threading.Event) -> None:
+    """Let go of Python's oldest objects now and then: as long the JVM keeps the plans of finished batches.
+
+    It holds up every request, for longer the more rows the tables have, so that it comes the more seldom.
+    """
+    pause = 0.0
+    while not stopped.wait(max(_COLLECT_S, pause * _REST)):
+        begun = time.monotonic()
+        gc.collect()
+        pause = time.monotonic() - begun
+
+
 def _config(arguments: argparse.Namespace) -> Config:
     service = {"ksql.service.id": arguments.service_id} if arguments.service_id else {}
     return Config.of({**properties_of(arguments), **service})
@@ -132,7 +148,7 @@ def _traces(arguments: argparse.Namespace, config: Config) -> AbstractContextMan
 
 
 def _server(
-    arguments: argparse.Namespace, config: Config, traces: Traces, errors: Console
+    arguments: argparse.Namespace, config: Config, traces: Traces, errors: Console, stopped: threading.Event
 ) -> AbstractContextManager[Running]:
     functions, settings = functions_with(arguments.functions), replace(_settings(arguments, config), traces=traces)
     if not wants_broker(arguments):
@@ -140,8 +156,6 @@ def _server(
         engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
         return memory_server(engine, settings)
     run = run_settings(arguments)
-    # A store is refused before the broker is asked.
-    run = replace(run, checkpoint=run.folder)
 
     def say(sentence: str) -> None:
         errors.print(Text(sentence, "yellow"), soft_wrap=True)
@@ -152,6 +166,7 @@ def _server(
         session,
         BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say, adopts=arguments.adopt),
         settings,
+        stopped,
     )
 
 

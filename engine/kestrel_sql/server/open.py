@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
+from pyspark.sql import SparkSession
 from starlette.types import ASGIApp
 
-from kestrel_sql.errors import CheckpointInUseError
+from kestrel_sql.errors import CheckpointInUseError, EngineError
 from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.opening import checkpoint_errors, open_checkpoint
+from kestrel_sql.kafka.run.run import StoreUri
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.broker.backend import BrokerBackend, BrokerEngineSettings
 from kestrel_sql.server.http.app import build_app
@@ -27,7 +29,7 @@ from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.service import ServedService
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.start import SparkStart
+from kestrel_sql.spark.runtime.start import SparkStart, warm
 
 _STANDBY_S = 0.5
 """Seconds between two looks at the lock of a checkpoint."""
@@ -77,49 +79,104 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
 
 
 @contextmanager
-def broker_server(session: Session, engine: BrokerEngineSettings, settings: ServerSettings) -> Iterator[Running]:
+def broker_server(
+    session: Session, engine: BrokerEngineSettings, settings: ServerSettings, stop: Event
+) -> Iterator[Running]:
     """Serve a session over the topics of a broker until the end of the block.
 
-    While another server holds the checkpoint, this one is its standby: it waits.
+    While another server holds the checkpoint, this one is its standby: it waits until `stop` is set. `stop` is set if
+    another has taken a checkpoint on a store meanwhile; then the block is to end.
 
     Raises:
         OSError: the address cannot be listened on.
         EngineError: the broker refuses, the command topic cannot be carried out, or the Spark of a standby has ended.
+        CheckpointInUseError: another server has taken the checkpoint.
     """
     spark = SparkStart(partial(engine.open_spark, engine.run, engine.say))
+    checkpoint = engine.run.checkpoint
     with ExitStack() as stack:
         stack.callback(spark.close, engine.close_spark)
-        # Spark ends before the lock is released.
-        with (
-            _held(engine, spark),
-            stack.pop_all(),
-            backend_server(lambda _: BrokerBackend(session, engine, spark), settings) as running,
-        ):
-            yield running
+        with checkpoint_errors(checkpoint), _held(engine, spark, stop) as folder, ExitStack() as inner:
+            if not isinstance(checkpoint, StoreUri):
+                # Spark ends before the lock of a folder is released; on a store it releases the lease.
+                inner.push(stack.pop_all())
+            yield inner.enter_context(backend_server(lambda _: BrokerBackend(session, engine, folder, spark), settings))
 
 
 @contextmanager
-def _held(engine: BrokerEngineSettings, spark: SparkStart) -> Iterator[None]:
-    """Hold the lock of the checkpoint; while another server has it, wait, with Spark ready to take over.
-
-    Executors of a cluster would be kept from the server that works, so that there Spark starts later.
-    """
-    folder, is_held = CheckpointFolder(engine.run.folder), Event()
+def _held(engine: BrokerEngineSettings, spark: SparkStart, stop: Event) -> Iterator[CheckpointFolder]:
+    """Hold the checkpoint; while another server has it, wait, with Spark ready to take over."""
+    standby = _Standby(engine, spark)
     with ExitStack() as stack:
-        said: list[str] = []
-        while not is_held.is_set():
+        stack.callback(standby.end)
+        if isinstance(engine.run.checkpoint, StoreUri):
+            spark.begin(standby.prepare)
+        folder = open_checkpoint(engine.run.checkpoint, spark.session)
+        while not standby.is_over.is_set():
             try:
-                stack.enter_context(folder.locked())
-                is_held.set()
-            except CheckpointInUseError as error:
-                if not is_cluster(engine.run.master):
-                    spark.begin(lambda opened: engine.rehearse(opened, is_held))
-                for sentence in (f"{error.message}; waiting as its standby", *([READY] if spark.is_ready() else [])):
-                    if sentence not in said:
-                        engine.say(sentence)
-                        said.append(sentence)
-                time.sleep(_STANDBY_S)
-        yield
+                stack.enter_context(folder.locked(standby.say, stop))
+                standby.end()
+            except EngineError as error:
+                if stop.is_set():
+                    raise
+                standby.stay(error)
+                stop.wait(_STANDBY_S)
+        yield folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Standby:
+    """A server before it holds its checkpoint; it `knows` at some time whether it has to wait, until that `is_over`."""
+
+    engine: BrokerEngineSettings
+    spark: SparkStart
+    knows: Event = field(default_factory=Event)
+    is_over: Event = field(default_factory=Event)
+    _said: list[str] = field(default_factory=list)
+    _refused: Event = field(default_factory=Event)
+
+    def say(self, sentence: str) -> None:
+        """Tell the user, once while it waits."""
+        if self.is_over.is_set() or sentence not in self._said:
+            self.engine.say(sentence)
+            self._said.append(sentence)
+        # Who has something to say waits for another.
+        self.knows.set()
+
+    def prepare(self, opened: SparkSession) -> None:
+        """Let a session be ready when the waiting is over."""
+        self.knows.wait()
+        if self._has_executors or self.is_over.is_set():
+            warm(opened)
+        else:
+            self.engine.rehearse(opened, self.is_over)
+
+    def stay(self, error: EngineError) -> None:
+        """Wait on after an attempt to take the checkpoint.
+
+        Raises:
+            EngineError: it is not in use but cannot be used, or Spark has ended.
+        """
+        if isinstance(error, CheckpointInUseError):
+            self._refused.set()
+        elif not self._refused.is_set():
+            raise error
+        # From then on it outlives a store that is away for a while.
+        self.say(f"{error.message}; waiting as its standby")
+        if not self._has_executors:
+            self.spark.begin(self.prepare)
+        if self.spark.is_ready():
+            self.say(READY)
+
+    def end(self) -> None:
+        """Wait no more."""
+        self.is_over.set()
+        self.knows.set()
+
+    @property
+    def _has_executors(self) -> bool:
+        """Whether Spark would keep executors of a cluster from the server that works."""
+        return is_cluster(self.engine.run.master)
 
 
 @contextmanager

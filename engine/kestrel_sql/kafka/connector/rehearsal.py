@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import PAGES, QueryRun, build_pipeline
+from kestrel_sql.spark.state.checkpoint_path import folder_session
 
 _ROWS = 200
 _BATCHES = 3
@@ -34,12 +35,13 @@ def rehearse(spark: SparkSession, stop: Event | None = None) -> Exception | None
         "key": "to_binary('k', 'utf-8')",
     }
     texts = [f"CAST({text} AS {kind}) AS {name}" for (name, text), kind in zip(columns.items(), _KINDS, strict=True)]
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
+    own = folder_session(spark)
+    rows = own.readStream.format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
     records = rows.selectExpr(
         *texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        frame = _pipeline().frame(spark, records, PAGES, {"s": 1})
+        frame = _pipeline().frame(own, records, PAGES, {"s": 1})
         writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)
         running = writer.start()
         while running.isActive and (running.lastProgress or {}).get("batchId", -1) < _BATCHES - 1:

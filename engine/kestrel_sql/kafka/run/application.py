@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -24,6 +22,7 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.opening import checkpoint_errors, open_checkpoint
 from kestrel_sql.kafka.run.processing_log import LogWriter
 from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, StoreUri, connect
@@ -36,8 +35,6 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
-from kestrel_sql.spark.state.checkpoint_path import open_store
-from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -127,13 +124,10 @@ class Application:
             if isinstance(checkpoint, StoreUri):
                 stack.callback(self._spark.close, self.close_spark)
                 self.report(f"waiting for Spark, which reaches {checkpoint.text}")
-                stack.enter_context(_store_errors())
-                folder = CheckpointFolder(open_store(self._spark.session(), checkpoint.text))
-                stack.enter_context(folder.locked(self.say, self.stop))
-            else:
-                folder = CheckpointFolder(checkpoint)
-                stack.enter_context(_disk_errors(checkpoint))
-                stack.enter_context(folder.locked())
+            stack.enter_context(checkpoint_errors(checkpoint))
+            folder = open_checkpoint(checkpoint, self._spark.session)
+            stack.enter_context(folder.locked(self.say, self.stop))
+            if not isinstance(checkpoint, StoreUri):
                 stack.callback(self._spark.close, self.close_spark)
             yield folder
 
@@ -201,31 +195,6 @@ class Application:
             if isinstance(statement, PrintTopic)
             else ()
         )
-
-
-@contextmanager
-def _store_errors() -> Iterator[None]:
-    """Turn what a store does not answer into an error for the user."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        raise EngineError(
-            str(error.strerror), hint="nothing is lost: run the same command again to resume from the checkpoint"
-        ) from error
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full disk into an error for the user."""
-    try:
-        yield
-    except OSError as error:
-        known = error_of_text(str(folder), str(error.strerror))
-        if known is None:
-            raise
-        raise known from error
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

@@ -63,20 +63,6 @@ class RunSettings:
     patience: float = 60.0
     grace: float | None = None
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the checkpoint.
-
-        Raises:
-            EngineError: the checkpoint is on a store.
-        """
-        if isinstance(self.checkpoint, StoreUri):
-            raise EngineError(
-                f"kestrel serve takes a folder for its checkpoint, not the store {self.checkpoint.text}",
-                hint="name a folder, or give the statements to kestrel run, which takes a store",
-            )
-        return self.checkpoint
-
 
 @dataclass(slots=True, kw_only=True)
 class ProductionRun:

@@ -36,7 +36,7 @@ from kestrel_sql.server.broker.asking import BrokerAsking
 from kestrel_sql.server.broker.command_topic import Command, CommandTopic
 from kestrel_sql.server.broker.printing import printed_lines
 from kestrel_sql.server.broker.producing import RowProducer
-from kestrel_sql.server.broker.pushes import BrokerPushes
+from kestrel_sql.server.broker.pushes import BrokerPushes, Place
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
 from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, replayed, terminated_sinks
@@ -83,7 +83,9 @@ class BrokerBackend:
 
     idle_s = 0.2
 
-    def __init__(self, session: Session, settings: BrokerEngineSettings, spark: SparkStart) -> None:
+    def __init__(
+        self, session: Session, settings: BrokerEngineSettings, folder: CheckpointFolder, spark: SparkStart
+    ) -> None:
         """Carry out what the command topic holds; no query runs before `start`.
 
         Raises:
@@ -94,7 +96,6 @@ class BrokerBackend:
         self._base = self.config = session.config
         self._say = settings.say
         self._config = run.config
-        folder = CheckpointFolder(run.folder)
         manifest = folder.load().next_run()
         folder.save(manifest)
         self._spark = spark
@@ -107,10 +108,8 @@ class BrokerBackend:
             spark=self._spark.session,
             manifest=manifest,
         )
-        transient = run.folder / "transient"
-        self.pushes = BrokerPushes(
-            run.config, session, self._spark.session, transient, self._queries.errors.note, settings.push_queue_rows
-        )
+        place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
+        self.pushes = BrokerPushes(run.config, session, place, self._queries.errors.note, settings.push_queue_rows)
         self._asking = BrokerAsking(
             session=session, open_spark=self._spark.session, config=run.config, table_of=self._table
         )

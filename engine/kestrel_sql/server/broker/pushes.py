@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.run.running_query import reason_of
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import open_source, reading_of
@@ -29,6 +31,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, folder_session, remove_folder, uri_of
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.topics.records import LogEntry
@@ -88,12 +91,43 @@ class BrokerPush(SharedQuery):
             dropped += subscriber.put(piece)
         self.count(len(rows), dropped)
 
-    def stop(self, folder: Path) -> None:
+    def stop(self, folder: CheckpointPath) -> None:
         """Stop the query, and remove its checkpoint."""
         self.stopped.set()
         if self.execution is not None:
             self.execution.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where push queries run, and keep what they need while they run: no later start reads it."""
+
+    checkpoint: CheckpointPath
+    master: str
+    spark: Callable[[], SparkSession]
+
+    def session(self) -> SparkSession:
+        """The session of the queries."""
+        return folder_session(self.spark()) if self._is_beside_store else self.spark()
+
+    def folder(self) -> CheckpointPath:
+        """An empty folder for their checkpoints, which ends with Spark if it is not in the checkpoint of the server.
+
+        Each batch writes there some times, which takes long on a store; executors of a cluster see no other place.
+        """
+        if self._is_beside_store:
+            context: Any = self.spark().sparkContext
+            return Path(tempfile.mkdtemp(dir=context._temp_dir))  # noqa: SLF001 - the folder that Spark's JVM removes
+        folder = self.checkpoint / "transient"
+        with suppress(OSError):
+            remove_folder(folder)
+        return folder
+
+    @property
+    def _is_beside_store(self) -> bool:
+        return isinstance(self.checkpoint, StorePath) and not is_cluster(self.master)
 
 
 class BrokerPushes(PushClients):
@@ -103,18 +137,16 @@ class BrokerPushes(PushClients):
         self,
         config: KafkaConfig,
         session: Session,
-        spark: Callable[[], SparkSession],
-        folder: Path,
+        place: Place,
         note: Callable[[Sequence[LogEntry]], None],
         queue_rows: int,
     ) -> None:
-        """Keep checkpoints below `folder` as long as queries run; `note` gets entries of the processing log."""
+        """Keep checkpoints as long as queries run; `note` gets entries of the processing log."""
         super().__init__(session.config.integer("ksql.max.push.queries") or 100, queue_rows)
-        shutil.rmtree(folder, ignore_errors=True)
         self._config = config
         self._session = session
-        self._spark = spark
-        self._folder = folder
+        self._place = place
+        self._folder = place.folder()
         self._note = note
         self._offsets = BrokerOffsets(config)
         self._starting = threading.Lock()
@@ -176,22 +208,22 @@ class BrokerPushes(PushClients):
 
     def _run(self, shared: BrokerPush, pipeline: Pipeline, partitions: Mapping[str, int]) -> None:
         shared.pipeline = pipeline
-        spark = self._spark()
+        spark = self._place.session()
         spec = SourceSpec(config=self._config, partitions=partitions, start=shared.start, limit=_BATCH_RECORDS)
         plan = shared.planned.plan.physical_plan
         reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
         pages = pipeline.new_pages(partitions)
         frame = pipeline.frame(spark, open_source(spark, spec, reading), pages, partitions, has_task_pages=True)
         writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
-        writer = writer.option("checkpointLocation", self._path(shared).as_uri())
+        writer = writer.option("checkpointLocation", uri_of(self._path(shared)))
         try:
             shared.execution = writer.start()
         except Exception as error:  # noqa: BLE001 - the client is told
             shared.fail(ApiError(SERVER_ERROR, reason_of(str(error))))
             _log.exception("a push query did not start")
 
-    def _path(self, shared: BrokerPush) -> Path:
-        return (self._folder / shared.planned.plan.query_id).resolve()
+    def _path(self, shared: BrokerPush) -> CheckpointPath:
+        return self._folder / shared.planned.plan.query_id
 
     def _count(self, rows: int, dropped: int) -> None:
         self.rows += rows

@@ -57,6 +57,8 @@ class Supervised:
     table: TableTopic | None = None
     error: str = ""
     retry_at: float | None = None
+    replaces: bool = False
+    """Whether it goes on with the state of another query, which had its name before."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,11 +105,11 @@ class BrokerQueries:
             known = self._supervised.get(name)
             if known is not None and known.query is query:
                 if known.running is None and not known.error:
-                    self._start(known, replaces=False)
+                    self._start(known)
                 continue
             if known is not None:
                 self._stop(known)
-            self._start(self._open(query), replaces=known is not None)
+            self._start(self._open(query, replaces=known is not None))
         self.adopting = None
 
     def note_done(self, effect: str) -> None:
@@ -146,6 +148,8 @@ class BrokerQueries:
         self._looked = time.monotonic()
         active = []
         for known in self._supervised.values():
+            if known.running is None and known.retry_at is not None and time.monotonic() > known.retry_at:
+                self._start(known)
             if known.running is not None and known.running.execution is not None and not known.stop.is_set():
                 known.running.look()
                 active.append(known)
@@ -184,9 +188,10 @@ class BrokerQueries:
             session=session, folder=self.folder, offsets=self.offsets, from_start=False, fresh_topics=frozenset()
         )
 
-    def _open(self, query: PersistentQuery) -> Supervised:
+    def _open(self, query: PersistentQuery, *, replaces: bool = False) -> Supervised:
         """Copy the table that a query writes, or that it only stands for."""
-        known = self._supervised[query.id] = Supervised(query=query, progress=QueryProgress(query.id))
+        known = Supervised(query=query, progress=QueryProgress(query.id), replaces=replaces)
+        self._supervised[query.id] = known
         stored = self.manifest.queries.get(query.id)
         if stored is not None:
             # Where the log is damaged, the start says so.
@@ -211,13 +216,18 @@ class BrokerQueries:
             self._refuse(known, error)
         return known
 
-    def _start(self, known: Supervised, *, replaces: bool) -> None:
+    def _start(self, known: Supervised) -> None:
         if known.error or known.query.plan.sink is None:
             return
+        known.retry_at = None
         try:
-            self._run(known, self._prepared(known.query, replaces=replaces))
+            self._run(known, self._prepared(known.query, replaces=known.replaces))
         except EngineError as error:
             self._refuse(known, error)
+        except OSError as error:
+            # The command topic holds the query, so that it is to run once the store of the checkpoint answers.
+            known.retry_at = time.monotonic() + _MEASURE_S
+            _log.warning("%s does not run yet: %s", known.query.id, error.strerror or error)
 
     def _refuse(self, known: Supervised, error: EngineError) -> None:
         known.error = error.message
@@ -233,7 +243,7 @@ class BrokerQueries:
         check_start(
             self.spark,
             prepared.pipeline,
-            self.folder.path_of(stored),
+            self.folder.folder_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
             tasks=prepared.pipeline.tasks(stored.partitions),
@@ -305,10 +315,13 @@ class BrokerQueries:
         forgotten = self.manifest.queries.get(name)
         rest = {key: stored for key, stored in self.manifest.queries.items() if key != name}
         self.manifest = replace(self.manifest, queries=rest)
-        self.folder.save(self.manifest)
-        if forgotten is not None:
-            with suppress(OSError):
+        try:
+            self.folder.save(self.manifest)
+            if forgotten is not None:
                 remove_folder(self.folder.folder_of(forgotten))
+        except OSError as error:
+            # A manifest that still has the query does no harm: the next start forgets it again.
+            _log.warning("the checkpoint of %s is not removed: %s", name, error.strerror or error)
 
     def _revive(self, known: Supervised, running: RunningQuery) -> None:
         if running.is_active or running.failure is None:
@@ -325,8 +338,8 @@ class BrokerQueries:
         known.retry_at = None
         try:
             flaw = damaged(running.prepared.stored, self.folder, self.offsets)
-        except QueryError:
-            # The broker is away.
+        except (QueryError, OSError):
+            # The broker or the store of the checkpoint is away.
             known.retry_at = time.monotonic() + _MEASURE_S
             return
         if flaw is not None:

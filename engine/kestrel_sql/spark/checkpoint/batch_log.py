@@ -7,6 +7,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,9 @@ _V1 = "v1"
 _IDS, _WITH_IDS = "stateUniqueIds", re.compile("v[23]")
 """What a record of a batch has if Spark tells versions of its state by ids, and the versions of such records."""
 _CHECKSUM_HEADER = b"crc\x00"
+_AT_ONCE = 16
+"""How many files of a store are read at once."""
+
 _NOTHING = "-"
 """What stands for a source that has given nothing."""
 
@@ -33,10 +37,12 @@ def batch_log_flaws(folder: CheckpointPath) -> Iterator[str]:
         yield from _flaws(metadata, _metadata_flaw)
     elif offsets:
         yield "metadata is missing"
-    for number in offsets:
-        yield from _flaws(folder / "offsets" / str(number), _offsets_flaw)
-    for number in commits:
-        yield from _flaws(folder / "commits" / str(number), _commit_flaw)
+    files = [(folder / "offsets" / str(number), _offsets_flaw) for number in offsets]
+    files += [(folder / "commits" / str(number), _commit_flaw) for number in commits]
+    # Spark keeps a hundred batches, and a request to a store takes tens of milliseconds.
+    with ThreadPoolExecutor(_AT_ONCE if isinstance(folder, StorePath) else 1) as pool:
+        for found in pool.map(lambda file: [*_flaws(*file)], files):
+            yield from found
     for name, numbers in (("offsets", offsets), ("commits", commits)):
         for before, after in pairwise(numbers):
             if after != before + 1:

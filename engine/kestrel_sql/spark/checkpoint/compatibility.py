@@ -15,7 +15,7 @@ from kestrel_sql.errors import CheckpointError
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
 from kestrel_sql.spark.state.page_check import page_check
 
@@ -26,7 +26,7 @@ _HINT = "run the statement that wrote it, or start with a new checkpoint; this o
 def check_start(
     open_spark: Callable[[], SparkSession],
     pipeline: Pipeline,
-    checkpoint: str | CheckpointPath,
+    checkpoint: CheckpointPath,
     *,
     pages: int = 1,
     tasks: Sequence[int] | None = None,
@@ -40,7 +40,7 @@ def check_start(
     Args:
         open_spark: opens the session; not called if there are no pages.
         pipeline: the pipeline to start.
-        checkpoint: the folder, or its path or `file:` URI; it need not exist.
+        checkpoint: the folder; it need not exist.
         pages: as in `Pipeline.frame`.
         tasks: as in `Pipeline.frame`.
         has_task_pages: as in `Pipeline.frame`.
@@ -51,16 +51,15 @@ def check_start(
     Raises:
         CheckpointError: the pipeline may not start; names the query, the checkpoint and the difference.
     """
-    folder = checkpoint if isinstance(checkpoint, StorePath) else folder_of(checkpoint)
     own = CheckpointMetadata.of(
         pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_task_pages=has_task_pages
     )
-    flaw = next(_flaws(open_spark, pipeline, folder, own, replaced=replaced), None)
+    flaw = next(_flaws(open_spark, pipeline, checkpoint, own, replaced=replaced), None)
     if flaw is not None:
         raise CheckpointError(
-            f"{_query_names(pipeline)} cannot resume from the checkpoint {folder}: {flaw}", hint=_HINT
+            f"{_query_names(pipeline)} cannot resume from the checkpoint {checkpoint}: {flaw}", hint=_HINT
         )
-    write_metadata(folder, own)
+    write_metadata(checkpoint, own)
 
 
 def folder_of(checkpoint: str | Path) -> Path:

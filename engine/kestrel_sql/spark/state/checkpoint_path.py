@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
@@ -42,6 +42,8 @@ _READS = 10
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+_RENAMING = f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 
@@ -66,7 +68,18 @@ def manager_settings(uri: str) -> dict[str, str]:
     # On S3 an object appears when it is complete, and a rename would copy it. Elsewhere a rename is atomic, also over a
     # file that exists, if it goes through Hadoop's FileContext.
     in_s3 = uri.startswith("s3a:")
-    return {_MANAGER: _ABORTABLE if in_s3 else f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
+    return {_MANAGER: _ABORTABLE if in_s3 else _RENAMING}
+
+
+def folder_session(spark: SparkSession) -> SparkSession:
+    """Return a session whose queries have their checkpoints in local folders, where the manager for S3 fails."""
+    if spark.conf.get(_MANAGER, None) != _ABORTABLE:
+        return spark
+    own = spark.newSession()
+    # A new session has what Spark was started with, and not what was set later.
+    for name, value in ((_MANAGER, _RENAMING), (_PARTITIONS, spark.conf.get(_PARTITIONS))):
+        own.conf.set(name, value or "")
+    return own
 
 
 class Store:
@@ -238,6 +251,8 @@ class StorePath:
     def _do(self, what: Callable[[Any, Any], _T]) -> _T:
         try:
             return what(self.store.files, self.store.path(self.uri))
+        except Py4JNetworkError as error:
+            raise OSError(errno.EIO, f"{self.uri} cannot be reached: Spark has ended") from error
         except Py4JJavaError as error:
             kind = error.java_exception.getClass().getName()
             if kind == _MISSING:

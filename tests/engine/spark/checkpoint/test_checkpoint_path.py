@@ -8,7 +8,15 @@ import pytest
 
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.state.checkpoint_path import StorePath, create_new, open_store, uri_of, write_whole
+from kestrel_sql.spark.state.checkpoint_path import (
+    StorePath,
+    create_new,
+    folder_session,
+    manager_settings,
+    open_store,
+    uri_of,
+    write_whole,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -47,3 +55,18 @@ def test_a_file_that_is_missing_or_cannot_be_written_is_an_os_error(root: StoreP
     write_whole(root / "file", "")
     with pytest.raises(OSError, match=r"File exists|cannot be used"):
         write_whole(root / "file" / "below", "")
+
+
+def test_queries_with_local_checkpoints_do_not_have_the_file_manager_of_s3() -> None:
+    plain = open_test_session().newSession()
+    assert folder_session(plain) is plain
+    [(name, manager)] = manager_settings("s3a://bucket/app").items()
+    on_s3 = plain.newSession()
+    on_s3.conf.set(name, manager)
+    on_s3.conf.set("spark.sql.shuffle.partitions", "7")
+    found = folder_session(on_s3)
+    assert (found.conf.get(name), found.conf.get("spark.sql.shuffle.partitions")) == (
+        manager_settings("hdfs://namenode:8020/app")[name],
+        "7",
+    )
+    assert on_s3.conf.get(name) == manager

@@ -95,7 +95,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_the_query_that_wrote_it_resumes(runner: ResumableRunner, original: Path) -> None:
     check_start(lambda: runner.spark, pipeline(SUM), original)
-    check_start(lambda: runner.spark, pipeline(SUM), original.as_uri())
     resumed = resume_copy(runner, pipeline(SUM), original, records(0, 8))
     assert [record.value for record in resumed.advance(records(8, 9)).records] == [b'{"N":12}']
 

@@ -1,4 +1,4 @@
-"""Tests that commands which need a folder refuse a checkpoint on a store at once, without a store, a broker or Spark."""
+"""Tests that a checkpoint on what is no store is refused at once, without a store, a broker or Spark."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ import pytest
 from kestrel_sql.cli.main import main
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector import store
-
-URI = "s3a://bucket/app"
-
-
-def test_the_server_refuses_a_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--bootstrap-servers", "127.0.0.1:9", "--checkpoint", URI]) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"kestrel serve takes a folder for its checkpoint, not the store {URI}" in said
-    assert "hint: name a folder, or give the statements to kestrel run, which takes a store" in said
 
 
 def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> None:
