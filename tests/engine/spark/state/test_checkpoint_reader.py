@@ -74,15 +74,15 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path, changelogs: st
     advance(100, 110)
     assert reader.version() == 2
     assert size(7) == 6
-    # Some pages are those of the first batch, and some those of later ones; then there is another archive.
-    for first, last, archives in ((110, 113, False), (113, 115, True), (115, 120, False)):
+    # Some pages are those of the first batch, and some those of later ones; then an archive has newer ones than both.
+    for first, last, archives in ((110, 113, False), (113, 125, True), (125, 130, False)):
         runner.spark.conf.set(CHANGELOGS, "false" if archives else changelogs)
         advance(first, last)
-        assert [size(group) for group in range(20)] == [6 if group < last - 100 else 5 for group in range(20)]
+        assert [size(group) for group in range(20)] == [len(range(group, last, 20)) for group in range(20)]
     groups = [name for state in reader.states(2) for name in own(state, 2)["groups"]]
     assert sorted(groups) == sorted(b"%d" % group for group in range(20))
     stored = [name for state in reader.states(1) for name in own(state, 1)["rows"]]
-    assert len(stored) == 120
+    assert len(stored) == 130
     reader.close()
     runner.close()
 

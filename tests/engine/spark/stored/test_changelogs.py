@@ -10,6 +10,8 @@ import pytest
 
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.stored.difference import differences
@@ -76,6 +78,14 @@ def test_a_query_gives_and_keeps_the_same_whichever_it_writes(
         first = {".zip"} if batch == 0 else set()
         assert kinds(changed, batch + 1) == ({".changelog"} if changelogs else {".zip"}) | first
         assert list(differences(opened(plain), opened(changed))) == []
+    # The third version has an archive before it and one after it.
+    assert states(changed, 3) == states(plain, 3) != states(plain, 4)
+
+
+def states(run: Run, version: int) -> list[tuple[int, int, State]]:
+    """The pages of the first level as of a version."""
+    pages = [page for folder in opened(run).partitions(1) for page in read_pages(folder, version)]
+    return sorted(((page.task, page.page, load_state(page.blob)) for page in pages), key=lambda page: page[:2])
 
 
 def test_a_rescaled_query_goes_on(runner: ResumableRunner, tmp_path: Path) -> None:
