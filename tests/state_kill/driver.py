@@ -24,6 +24,13 @@ from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from tests.state_kill.shapes import SHAPES
 
 MOST_S = 300
+_STORE = "spark.sql.streaming.stateStore"
+CHANGELOGS = {
+    f"{_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STORE}.minDeltasForSnapshot": "2",
+    f"{_STORE}.maintenanceInterval": "1s",
+}
+"""State is written as by a run on a broker, with archives so often that kills come between any two."""
 
 
 def run(spark: SparkSession, names: list[str], given: Path, checkpoint: Path, out: Path) -> None:
@@ -79,4 +86,8 @@ def _plain(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    run(open_session(extra=INTERPRETED), sys.argv[1].split(","), *(Path(each) for each in sys.argv[2:5]))
+    run(
+        open_session(extra={**INTERPRETED, **CHANGELOGS}),
+        sys.argv[1].split(","),
+        *(Path(each) for each in sys.argv[2:5]),
+    )

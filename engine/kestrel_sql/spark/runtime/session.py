@@ -71,6 +71,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # Changelogs of state are read without Spark, too (`kestrel_sql.spark.state.changelog`).
+    "spark.sql.streaming.stateStore.compression.codec": "lz4",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library
     # starts a process for every answer: a file of a checkpoint took 36 ms, and takes 14.

@@ -26,6 +26,7 @@ _FIXED = (
     "spark.sql.caseSensitive",
     "spark.sql.mapKeyDedupPolicy",
     "spark.sql.session.timeZone",
+    "spark.sql.streaming.stateStore.compression.codec",
     "spark.sql.streaming.stateStore.providerClass",
     "spark.sql.variable.substitute",
 )

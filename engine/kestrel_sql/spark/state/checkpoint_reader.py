@@ -1,7 +1,8 @@
 """Reads state from a Spark checkpoint: single pages from its RocksDB, or all pages through Spark's state data source.
 
 A batch job takes 250 ms before its first row. A page is therefore read from the store itself, which is opened once and
-then loads the latest version (docs/adr/0018). Decoded pages are cached until there is a newer version.
+loads the last version with an archive (docs/adr/0018). Pages that changed since are read from changelogs: Spark would
+begin with the archive for each batch (docs/adr/0041). Decoded pages are cached until there is a newer version.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
+from kestrel_sql.spark.state.changelog import Changelog, archived_version, read_changelog
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import PLAN
+from kestrel_sql.spark.state.stored_rows import key_of, stored_page
 
 _KEY = "task INT, page INT"
 _VALUE = "blob BINARY"
@@ -163,6 +166,9 @@ class _Store:
     """
 
     def __init__(self, spark: SparkSession, path: str, operator: int, partition: int) -> None:
+        self._folder = Path(path, "state", str(operator), str(partition))
+        self._version = self._archived = 0
+        self._changed: dict[tuple[int, int], tuple[int, Changelog, bytes]] = {}
         jvm: Any = spark._jvm
         session: Any = spark._jsparkSession
         gateway: Any = spark.sparkContext._gateway
@@ -187,8 +193,32 @@ class _Store:
         self._provider.init(store, self._key, self._value, self._encoding, True, conf, hadoop, False, self._none)
 
     def get(self, version: int, page_id: PageId) -> bytes | None:
-        """Return the blob of a page as of a version; None if there is none."""
-        store = self._provider.getReadStore(version, self._none)
+        """Return the blob of a page as of a version; None if there is none.
+
+        Raises:
+            CheckpointError: a changelog is missing or damaged; names it.
+        """
+        if version != self._version:
+            self._advance(version)
+        if page_id[1:] not in self._changed:
+            return self._archived_blob(page_id)
+        _, changelog, key = self._changed[page_id[1:]]
+        value = changelog.value(key)
+        return None if value is None else stored_page(changelog.file, key, value).blob
+
+    def _advance(self, version: int) -> None:
+        """Find the last archive up to a later version, and the pages that changed since."""
+        archived = archived_version(self._folder, version)
+        for number in range(max(self._version, archived) + 1, version + 1):
+            changelog = read_changelog(self._folder, number)
+            for key in changelog.places:
+                _, task, page = key_of(changelog.file, key)
+                self._changed[task, page] = (number, changelog, key)
+        self._changed = {page: change for page, change in self._changed.items() if change[0] > archived}
+        self._archived, self._version = archived, version
+
+    def _archived_blob(self, page_id: PageId) -> bytes | None:
+        store = self._provider.getReadStore(self._archived, self._none)
         try:
             store.registerColFamily(_VARIABLE, self._key, self._value, self._encoding, False, False)
             self._objects[0], self._objects[1] = page_id[1:]

@@ -12,7 +12,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.operators.operator import Key
 from kestrel_sql.operators.state_entries import StateEntry
 from kestrel_sql.spark.io.columns import from_rows
-from kestrel_sql.spark.stored.store_files import StoredPage
+from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
 from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.topics.paths import path_part

@@ -1,7 +1,8 @@
 """The files of Spark's RocksDB state stores, read and written without a JVM (docs/adr/0035).
 
-A partition of a level is a folder with one archive for each version, `7.zip`: RocksDB's manifest and options, and
-Spark's list of the table files, which lie in `SSTs/` and which versions share.
+A partition of a level is a folder with archives of some versions, `7.zip`: RocksDB's manifest and options, and Spark's
+list of the table files, which lie in `SSTs/` and which versions share. A version without an archive is that of the last
+one before it, changed by the changelogs since, such as `8.changelog` (docs/adr/0041).
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,36 +21,17 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 from zlib import error as ZlibError
 
 from kestrel_sql.errors import CheckpointError
+from kestrel_sql.spark.state.changelog import RESTORE, archived_version, damaged, read_changelog
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
+from kestrel_sql.spark.state.stored_rows import StoredPage, key_of, row_key, row_value, stored_page
 
 _VARIABLE = "page"
 """The state variable of the host, which has a column family of its own."""
 
 _METADATA, _VERSION_LINE = "metadata", "v1"
 _TABLES, _LOGS = "SSTs", "logs"
-_ENCODING = b"\x00"
-"""The version of Spark's encoding of rows, in front of each key and value."""
-
-_KEY = struct.Struct("<h1sqqq")
-"""The number of the column family, the encoding, and an UnsafeRow: NULL flags, task and page."""
-
-_BLOB = struct.Struct("<1sqii")
-"""The encoding, and the head of an UnsafeRow of one binary column: NULL flags, size and offset."""
-
-_HEAD = 16
-"""The size of the head of that row, without the encoding; the bytes follow, filled up to words of 8 bytes."""
-
 _TABLE_FORMAT = 5
 """The format of the table files that Spark 4 writes."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPage:
-    """The blob of one page."""
-
-    task: int
-    page: int
-    blob: bytes
 
 
 def partition_folders(operator: CheckpointPath) -> list[CheckpointPath]:
@@ -67,25 +47,42 @@ def read_pages(partition: CheckpointPath, version: int) -> Iterator[StoredPage]:
     Raises:
         CheckpointError: a file is missing or damaged; names it.
     """
-    archive = partition / f"{version}.zip"
+    archived = archived_version(partition, version)
+    archive = partition / f"{archived}.zip"
     with TemporaryDirectory(prefix="kestrel-state-") as name:
         listed = _unpack(archive, Path(name))
         names = _link_tables(partition, listed, Path(name))
         family = _member(archive, listed, "columnFamilyMapping").get(_VARIABLE)
+        changed: set[bytes] = set()
+        for number in range(version, archived, -1):
+            yield from _changed_pages(partition, number, family, changed)
         found = 0
         with _opened(archive, Path(name), names) as database:
             cursor = database.iter()
             cursor.seek_to_first()
             while cursor.valid():
-                page = _page(archive, family, cursor.key(), cursor.value())
-                if page is not None:
+                key = cursor.key()
+                if key_of(archive, key)[0] == family:
                     found += 1
-                    yield page
+                    if key not in changed:
+                        yield stored_page(archive, key, cursor.value())
                 cursor.next()
             cursor.status()
         expected = listed.get("numKeys", -1)
         if expected >= 0 and found != expected:
-            raise _damaged(archive, f"it has {found} pages, and its list says {expected}")
+            raise damaged(archive, f"it has {found} pages, and its list says {expected}")
+
+
+def _changed_pages(
+    partition: CheckpointPath, version: int, family: int | None, changed: set[bytes]
+) -> Iterator[StoredPage]:
+    """Yield the pages that a batch put and no later one `changed`, and add the keys of the batch to those."""
+    changelog = read_changelog(partition, version)
+    for key in changelog.places.keys() - changed:
+        value = changelog.value(key) if key_of(changelog.file, key)[0] == family else None
+        if value is not None:
+            yield stored_page(changelog.file, key, value)
+    changed.update(changelog.places)
 
 
 def write_pages(partition: Path, version: int, pages: Iterable[StoredPage]) -> None:
@@ -97,7 +94,7 @@ def write_pages(partition: Path, version: int, pages: Iterable[StoredPage]) -> N
         written = 0
         database = Rdict(name, _options())
         for page in pages:
-            database[_KEY.pack(_FAMILIES[_VARIABLE], _ENCODING, 0, page.task, page.page)] = _value(page.blob)
+            database[row_key(_FAMILIES[_VARIABLE], page)] = row_value(page)
             written += 1
         database.flush()
         database.close()
@@ -148,16 +145,16 @@ def _unpack(archive: CheckpointPath, target: Path) -> Mapping[str, Any]:
         found = json.loads(listed)
     except FileNotFoundError as error:
         missing = archive if not archive.exists() else f"{archive} has no {Path(error.filename).name}, so it"
-        raise CheckpointError(f"{missing} does not exist", hint=_RESTORE) from error
+        raise CheckpointError(f"{missing} does not exist", hint=RESTORE) from error
     except (BadZipFile, ZlibError, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise _damaged(archive, error) from error
+        raise damaged(archive, error) from error
     if version != _VERSION_LINE:
         raise CheckpointError(
             f"{archive} has version {version[:20]} of Spark's list of files; this release reads {_VERSION_LINE}",
             hint="use the release of Kestrel that wrote the checkpoint",
         )
     if not isinstance(found, dict):
-        raise _damaged(archive, "its list of files is no object")
+        raise damaged(archive, "its list of files is no object")
     return found
 
 
@@ -172,10 +169,10 @@ def _link_tables(partition: CheckpointPath, listed: Mapping[str, Any], target: P
         for entry in listed.get(member, ()):
             local, file = entry["localFileName"], partition / folder / entry[stored]
             if not file.is_file():
-                raise CheckpointError(f"{file} does not exist", hint=_RESTORE)
+                raise CheckpointError(f"{file} does not exist", hint=RESTORE)
             size = file.size() if isinstance(file, StorePath) else file.stat().st_size
             if size != entry["sizeBytes"]:
-                raise _damaged(file, f"it has {size} bytes instead of {entry['sizeBytes']}")
+                raise damaged(file, f"it has {size} bytes instead of {entry['sizeBytes']}")
             if isinstance(file, StorePath):
                 file.fetch(target / Path(local).name)
             else:
@@ -209,37 +206,11 @@ def _opened(archive: CheckpointPath, folder: Path, names: Mapping[str, Checkpoin
 def _failed(archive: CheckpointPath, names: Mapping[str, CheckpointPath], error: Exception) -> CheckpointError:
     reason = str(error)
     file = next((file for local, file in names.items() if local in reason), archive)
-    return _damaged(file, reason.partition(" in ")[0].partition(":")[0] if "Corruption" in reason else reason)
-
-
-def _page(archive: CheckpointPath, family: int | None, key: bytes, value: bytes) -> StoredPage | None:
-    try:
-        own, encoding, _, task, page = _KEY.unpack(key)
-        if own != family:
-            return None
-        value_encoding, _, size, offset = _BLOB.unpack_from(value)
-    except struct.error as error:
-        raise _damaged(archive, error) from error
-    blob = value[1 + offset : 1 + offset + size]
-    if encoding != _ENCODING or value_encoding != _ENCODING or len(blob) != size:
-        raise _damaged(archive, f"page {page} of task {task} is not in the encoding of Spark 4")
-    return StoredPage(task, page, blob)
-
-
-def _value(blob: bytes) -> bytes:
-    filled = b"\x00" * (-len(blob) % 8)
-    return _BLOB.pack(_ENCODING, 0, len(blob), _HEAD) + blob + filled
+    return damaged(file, reason.partition(" in ")[0].partition(":")[0] if "Corruption" in reason else reason)
 
 
 def _member(archive: CheckpointPath, listed: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = listed.get(name)
     if not isinstance(found, dict):
-        raise _damaged(archive, f"its list of files has no {name}")
+        raise damaged(archive, f"its list of files has no {name}")
     return found
-
-
-_RESTORE = "restore the file from a copy of the checkpoint"
-
-
-def _damaged(file: CheckpointPath, reason: object) -> CheckpointError:
-    return CheckpointError(f"{file} is damaged: {reason}", hint=_RESTORE)

@@ -26,6 +26,7 @@ CREATE TABLE t (k INT PRIMARY KEY, g INT) WITH (kafka_topic='t', format='JSON');
 CREATE TABLE sizes AS SELECT g, COUNT(*) AS n FROM t GROUP BY g;
 """
 PAGES = 16
+CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 KEY = (Column("G", INTEGER, Role.KEY),)
 
 
@@ -44,8 +45,10 @@ def records(first: int, last: int) -> list[Record]:
     ]
 
 
-def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
-    built, runner = pipeline(), ResumableRunner(open_test_session())
+@pytest.mark.parametrize("changelogs", ["false", "true"])
+def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path, changelogs: str) -> None:
+    built, runner = pipeline(), ResumableRunner(open_test_session().newSession())
+    runner.spark.conf.set(CHANGELOGS, changelogs)
     stream = runner.stream()
     reader = CheckpointReader(runner.spark, str(tmp_path), levels=2, tasks=1, pages=PAGES)
     assert (reader.version(), reader.state((2, 0, 0)), list(reader.states(2))) == (0, None, [])
@@ -68,13 +71,18 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path) -> None:
 
     advance(0, 100)
     assert [size(group) for group in range(20)] == [5] * 20
-    advance(100, 120)
+    advance(100, 110)
     assert reader.version() == 2
     assert size(7) == 6
+    # Some pages are those of the first batch, and some those of later ones; then an archive has newer ones than both.
+    for first, last, archives in ((110, 113, False), (113, 125, True), (125, 130, False)):
+        runner.spark.conf.set(CHANGELOGS, "false" if archives else changelogs)
+        advance(first, last)
+        assert [size(group) for group in range(20)] == [len(range(group, last, 20)) for group in range(20)]
     groups = [name for state in reader.states(2) for name in own(state, 2)["groups"]]
     assert sorted(groups) == sorted(b"%d" % group for group in range(20))
     stored = [name for state in reader.states(1) for name in own(state, 1)["rows"]]
-    assert len(stored) == 120
+    assert len(stored) == 130
     reader.close()
     runner.close()
 

@@ -15,7 +15,8 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.hashing import hash_ints, hash_row
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.packing import task_page
-from kestrel_sql.spark.stored.store_files import StoredPage, write_pages
+from kestrel_sql.spark.state.stored_rows import StoredPage
+from kestrel_sql.spark.stored.store_files import write_pages
 from kestrel_sql.topics.partitioner import partition_of
 
 
