@@ -96,7 +96,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The settings of a session, which is not opened."""
     found: dict[str, str] = {}
 
-    def open_given(master: str, settings: Mapping[str, str], given: Mapping[str, str]) -> Any:
+    def open_given(master: str, settings: Mapping[str, str], *_: Any) -> Any:
         found.update(settings)
         raise KeyboardInterrupt
 

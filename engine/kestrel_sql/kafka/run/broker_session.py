@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import SPARK_REDACTION
 from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
+from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
@@ -31,7 +33,8 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     """Open a session with Spark's connector, and wait for executors where the master has some.
 
     Raises:
-        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, or no executor comes.
+        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, YARN does not answer, or
+            no executor comes.
     """
     given, master = settings.spark, settings.master
     jars = connector_jars()
@@ -41,10 +44,15 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     store = store_settings(checkpoint.text) if isinstance(checkpoint, StoreUri) else {}
     paths = ",".join(filter(None, (jars.setting, store.get(_JARS), given.get(_JARS))))
     extra = {**SESSION, **store, **given, _JARS: paths, **cluster_settings(master, given)}
-    spark = open_given(master, extra, given)
+    spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):
         say(f"waiting for executors of {master}")
         check_executors(spark, master)
     if _STATES not in given:
         spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
     return spark
+
+
+def _await_cluster(jvm: Any, settings: RunSettings, say: Callable[[str], None]) -> None:
+    if settings.master == YARN:
+        await_manager(jvm, settings.spark, settings.patience, say)
