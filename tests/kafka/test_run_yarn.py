@@ -38,10 +38,11 @@ def test_a_run_outlives_an_executor_and_its_driver(
     given = options("yarn", SETTINGS)
 
     def strike() -> None:
+        # The first one of a container is the shell around its JVM; YARN ends the rest.
         assert end(next(each for node in yarn.nodes for each in executors(node)))
 
     with Broker.start() as broker:
-        code = show(broker.address, tmp_path, f"{hdfs}/kestrel/app", given, "an executor", strike)
+        code = show(broker.address, tmp_path, f"{hdfs}/kestrel/app", given, "the container of an executor", strike)
     assert code == 0, capsys.readouterr().out
     assert [*tmp_path.glob("yarn/node*/local/**/kestrel_sql/kafka/sink/sink.py")], "the engine has not travelled"
 

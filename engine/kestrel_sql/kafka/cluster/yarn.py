@@ -32,8 +32,13 @@ _SOON = {
 }
 """Hadoop's client asks in vain for a quarter of an hour, and says nothing; of two ResourceManagers it asks both."""
 
-_ABSENT = ("ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "NoRouteToHostException")
-_ABSENT += ("UnknownHostException", "EOFException", "StandbyException")
+_ABSENT = frozenset(
+    {
+        *("ConnectException", "ConnectTimeoutException", "SocketTimeoutException", "NoRouteToHostException"),
+        *("UnknownHostException", "EOFException", "StandbyException"),
+    }
+)
+"""What Java throws where nobody answers, or nobody in charge."""
 
 
 def prepare_yarn() -> None:
