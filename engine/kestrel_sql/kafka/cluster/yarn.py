@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.kafka.connector.store import hadoop_configuration
 from kestrel_sql.spark.runtime.setting_errors import causes
 
 YARN = "yarn"
@@ -50,19 +49,19 @@ def prepare_yarn() -> None:
     os.environ.setdefault(_SHIPPED, ",".join(map(str, library.glob("py4j-*.zip"))))
 
 
-def await_manager(jvm: Any, settings: Mapping[str, str], patience: float, say: Callable[[str], None]) -> None:
+def await_manager(jvm: Any, hadoop: Any, patience: float, say: Callable[[str], None]) -> None:
     """Wait until the ResourceManager answers, for `patience` seconds.
 
     Args:
         jvm: a JVM with Hadoop's classes.
-        settings: settings as for Spark; those of `spark.hadoop.` count.
+        hadoop: the configuration of Hadoop in this JVM.
         patience: in seconds.
         say: shows what the run waits for.
 
     Raises:
         EngineError: it does not answer, or refuses the user; says where its address comes from.
     """
-    conf = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration(hadoop_configuration(jvm, settings))
+    conf = jvm.org.apache.hadoop.yarn.conf.YarnConfiguration(hadoop)
     for name, value in _SOON.items():
         conf.set(name, value)
     since, told = time.monotonic(), False

@@ -11,7 +11,7 @@ from kestrel_sql.kafka.client.config import SPARK_REDACTION
 from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
 from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.connector.store import store_settings
+from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
@@ -55,4 +55,4 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
 
 def _await_cluster(jvm: Any, settings: RunSettings, say: Callable[[str], None]) -> None:
     if settings.master == YARN:
-        await_manager(jvm, settings.spark, settings.patience, say)
+        await_manager(jvm, hadoop_configuration(jvm, settings.spark), settings.patience, say)
