@@ -55,11 +55,12 @@ def test_a_cluster_that_is_not_there_is_named_with_what_to_do(
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     nameless = run(tmp_path / "app.sql", kafka.servers, tmp_path / "checkpoint", *words)
-    assert (nameless.returncode, "HADOOP_CONF_DIR or YARN_CONF_DIR must be set" in nameless.stderr) == (1, True)
+    said = " ".join(nameless.stderr.split())
+    assert (nameless.returncode, "HADOOP_CONF_DIR or YARN_CONF_DIR must be set" in said) == (1, True), said
     address = configure(tmp_path / "conf", "file:///")[MANAGER]
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
     absent = run(tmp_path / "app.sql", kafka.servers, tmp_path / "checkpoint", *words)
     said = " ".join(absent.stderr.split())
     assert f"YARN's ResourceManager {address} does not answer; waiting for it up to 3 s" in said
     assert f"yarn-site.xml in HADOOP_CONF_DIR ({tmp_path / 'conf'}) names its address" in said
-    assert (absent.returncode, "Traceback" in said) == (1, False)
+    assert (absent.returncode, "Traceback" in said) == (1, False), said

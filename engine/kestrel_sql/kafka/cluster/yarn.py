@@ -72,12 +72,12 @@ def await_manager(jvm: Any, hadoop: Any, patience: float, say: Callable[[str], N
         except Py4JJavaError as error:
             found = [*causes(error.java_exception)]
             absent = any(each.getClass().getSimpleName() in _ABSENT for each in found)
+            if absent and not told:
+                say(f"{manager} does not answer; waiting for it up to {patience:.0f} s")
+                told = True
             if not absent or time.monotonic() - since > patience:
                 problem = "does not answer" if absent else f"refuses: {found[-1].getMessage()}"
                 raise EngineError(f"{manager} {problem}", hint=_hint()) from error
-            if not told:
-                say(f"{manager} does not answer; waiting for it up to {patience:.0f} s")
-            told = True
             time.sleep(_PAUSE_S)
         else:
             if not nodes:
