@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from kestrel_sql.spark.runtime.environment import prepare_environment
 from tests.kafka.demo import PARTITIONS, SCRIPT, SINKS, customers, judge, orders, say
 from tests.kafka.helpers import await_rows, create, produce, spark_options, start
 from tests.kafka.processes import ending, kill
-from tests.kafka.s3 import S3, s3_server
+from tests.kafka.s3 import s3_server
 
 WORKERS, WAIT_S = 3, 600
 CHECKPOINT = "s3a://kestrel/app"
@@ -99,17 +99,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def options(cluster: Cluster, s3: S3, python: str) -> list[str]:
-    """The options of a run on a cluster whose workers have the interpreter `python` without packages."""
+def options(master: str, settings: Mapping[str, str]) -> list[str]:
+    """The options of a run on a cluster whose workers have a Python without packages; `settings` are Spark's."""
     conf = {
-        **s3.settings,
-        "spark.pyspark.python": python,
+        "spark.pyspark.python": bare_python(),
         "spark.driver.host": HOST,
         "spark.executor.memory": "600m",
         "spark.executor.cores": "1",
+        **settings,
     }
     given = spark_options(conf)
-    return ["--master", cluster.url, "--property", "auto.offset.reset=earliest", "--batch-records", "1000", *given]
+    return ["--master", master, "--property", "auto.offset.reset=earliest", "--batch-records", "1000", *given]
 
 
 def bare_python() -> str:
@@ -128,25 +128,29 @@ def main() -> int:
         s3 = stack.enter_context(s3_server())
         s3.make_bucket("kestrel")
         cluster = stack.enter_context(standalone_cluster(folder))
-        return _show(servers, folder, cluster, options(cluster, s3, bare_python()))
+        given = options(cluster.url, s3.settings)
+        return show(servers, folder, CHECKPOINT, given, "a worker with its executor", lambda: end(cluster.workers[0]))
 
 
-def _show(servers: str, folder: Path, cluster: Cluster, given: Sequence[str]) -> int:
+def show(
+    servers: str, folder: Path, checkpoint: str, given: Sequence[str], victim: str, strike: Callable[[], None]
+) -> int:
+    """Run four chained queries, kill the `victim` of a cluster and then the driver, resume, and judge the outputs."""
     script, log = folder / "app.sql", folder / "log"
     script.write_text(SCRIPT, encoding="utf-8")
     create(servers, PARTITIONS, "orders", "customers")
     produce(servers, "customers", customers())
     produce(servers, "orders", orders())
     started = time.monotonic()
-    with ending(start(script, servers, CHECKPOINT, *given, log=log)) as process:
+    with ending(start(script, servers, checkpoint, *given, log=log)) as process:
         seen = await_rows(servers, SINKS, PARTITIONS, 0, WAIT_S)
         say(f"first output after {time.monotonic() - started:.1f} s")
-        end(cluster.workers[0])
-        say(f"killed a worker with its executor when {seen} records were written")
+        strike()
+        say(f"killed {victim} when {seen} records were written")
         seen = await_rows(servers, SINKS, PARTITIONS, seen + 1000, WAIT_S)
         kill(process)
-        say(f"killed the driver when {seen} records were written; starting it again from {CHECKPOINT}")
-    with ending(start(script, servers, CHECKPOINT, "--until-caught-up", *given, log=log)) as process:
+        say(f"killed the driver when {seen} records were written; starting it again from {checkpoint}")
+    with ending(start(script, servers, checkpoint, "--until-caught-up", *given, log=log)) as process:
         done = process.wait(WAIT_S)
     for line in log.read_text(encoding="utf-8").splitlines():
         say(line)

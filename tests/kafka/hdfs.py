@@ -19,7 +19,11 @@ from kestrel_sql.kafka.connector.jars import HADOOP, _Choice, _find
 from kestrel_sql.spark.runtime.environment import prepare_environment
 
 _JARS = _Choice(
-    (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",),
+    (
+        f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP}",
+        # The ResourceManager signs with it; the jar above lacks it.
+        "org.bouncycastle:bcpkix-jdk18on:1.78.1",
+    ),
     # Spark has them.
     excluded=("org.apache.hadoop:hadoop-client-api", "org.apache.hadoop:hadoop-client-runtime", "org.slf4j:*"),
 )
@@ -44,10 +48,15 @@ def hdfs_cluster(folder: Path) -> Iterator[str]:
         process.stdout.close()
 
 
+def hadoop_jars() -> tuple[Path, ...]:
+    """The servers of HDFS and YARN, as far as Spark's jars do not have them."""
+    return _find((_JARS,), "KESTREL_HDFS_JARS").paths
+
+
 def main(folder: str) -> None:
     """Run a cluster until the standard input ends."""
     prepare_environment()
-    jars = ",".join(map(str, _find((_JARS,), "KESTREL_HDFS_JARS").paths))
+    jars = ",".join(map(str, hadoop_jars()))
     path = jars.replace(",", os.pathsep)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {jars} --driver-class-path {path} pyspark-shell"
     launch: Any = launch_gateway

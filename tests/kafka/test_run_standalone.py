@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import open_store_alone
-from tests.kafka.cluster import bare_python, end, options, standalone_cluster
+from tests.kafka.cluster import end, options, standalone_cluster
 from tests.kafka.helpers import spark_options
 from tests.kafka.processes import ending, executors
 from tests.kafka.s3 import S3
@@ -116,7 +116,7 @@ def test_a_run_outlives_a_worker_that_is(
         )
         root = stack.enter_context(open_store_alone("s3a://bucket", s3.settings))
         there = replace(scenario, store=root / scenario.name)
-        given = [*options(cluster, s3, bare_python()), "--batch-records", "100"]
+        given = [*options(cluster.url, s3.settings), "--batch-records", "100"]
         given += spark_options(incident.settings)
         process = stack.enter_context(ending(there.start("run", *given)))
 

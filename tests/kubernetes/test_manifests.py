@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,29 @@ def test_the_files_of_a_kustomization_are_there(folder: str) -> None:
     patches = [patch["path"] for patch in kustomization.get("patches", [])]
     files = [*kustomization["resources"], *patches, *(file for each in generated for file in each["files"])]
     assert [file for file in files if not (FOLDER / folder / file).exists()] == []
+
+
+@pytest.mark.parametrize("executors", [False, True])
+def test_kustomize_makes_the_objects_that_are_checked_here(executors: bool) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kustomize is not run: there is no kubectl")
+    folder = FOLDER / ("executors" if executors else "base")
+    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    objects = list(yaml.safe_load_all(done.stdout))
+    for version, each in product(VERSIONS, objects):
+        kubernetes_validate.validate(each, version, strict=True)
+    made = {each["kind"]: each for each in objects}
+    expected = deployment(executors=executors)
+    spec = expected["spec"]["template"]["spec"]
+    app, kafka, _ = spec["volumes"]
+    spec["containers"][0]["image"] = "registry.example.com/kestrel:0.1.0"
+    app["configMap"]["name"] = made["ConfigMap"]["metadata"]["name"]
+    kafka["secret"]["secretName"] = made["Secret"]["metadata"]["name"]
+    assert made["Deployment"] == expected
+    assert set(made["ConfigMap"]["data"]) == ({"app.sql", "executor.yaml"} if executors else {"app.sql"})
+    assert set(made["Secret"]["data"]) == {"kafka.properties"}
 
 
 @pytest.mark.parametrize("executors", [False, True])

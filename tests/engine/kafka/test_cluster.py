@@ -14,7 +14,7 @@ import pytest
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.cluster import packaging
-from kestrel_sql.kafka.cluster.cluster import cluster_settings
+from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings
 from kestrel_sql.kafka.connector import store
 from kestrel_sql.kafka.connector.jars import Jars
 from kestrel_sql.kafka.run import broker_session
@@ -94,12 +94,20 @@ def test_a_python_that_a_user_names_is_that_of_the_workers(monkeypatch: pytest.M
     assert os.environ["PYSPARK_PYTHON"] == "/other/python"
 
 
+def test_spark_ships_no_pyspark_zip_to_yarn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_ARCHIVES_PATH", "")
+    monkeypatch.delenv("PYSPARK_ARCHIVES_PATH")
+    assert cluster_settings("yarn", {INSTALLED: "true"}) == {}
+    (shipped,) = map(Path, os.environ["PYSPARK_ARCHIVES_PATH"].split(","))
+    assert (shipped.exists(), shipped.name.startswith("py4j-")) == (True, True)
+
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The settings of a session, which is not opened."""
     found: dict[str, str] = {}
 
-    def open_given(master: str, settings: Mapping[str, str], given: Mapping[str, str]) -> Any:
+    def open_given(master: str, settings: Mapping[str, str], *_: Any) -> Any:
         found.update(settings)
         raise KeyboardInterrupt
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import kestrel_sql
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.cluster.packaging import archives
+from kestrel_sql.kafka.cluster.yarn import YARN, prepare_yarn
 from kestrel_sql.spark.runtime.environment import quiet_folder
 
 INSTALLED = "spark.kestrel.installed"
@@ -43,6 +44,8 @@ def cluster_settings(master: str, given: Mapping[str, str]) -> dict[str, str]:
     Raises:
         EngineError: the archives cannot be written.
     """
+    if master == YARN:
+        prepare_yarn()
     if not is_cluster(master) or given.get(INSTALLED) == "true":
         return {}
     # Stateful operators and Python sources also have workers beside the driver, with the Python of the executors.

@@ -61,7 +61,7 @@ def open_store_alone(uri: str, settings: Mapping[str, str]) -> Iterator[StorePat
     with on_loopback():
         gateway = launch(conf)
     try:
-        store = Store(gateway.jvm, uri, lambda: _configuration(gateway.jvm, settings))
+        store = Store(gateway.jvm, uri, lambda: hadoop_configuration(gateway.jvm, settings))
         store.check(writes=False)
         yield StorePath(store, uri.rstrip("/"))
     except OSError as error:
@@ -75,7 +75,8 @@ def open_store_alone(uri: str, settings: Mapping[str, str]) -> Iterator[StorePat
         gateway.proc.wait(_END_S)
 
 
-def _configuration(jvm: Any, settings: Mapping[str, str]) -> Any:
+def hadoop_configuration(jvm: Any, settings: Mapping[str, str]) -> Any:
+    """Return Hadoop's configuration in a JVM, with those of the settings of Spark that are for Hadoop."""
     conf = jvm.org.apache.hadoop.conf.Configuration()
     for name, value in settings.items():
         if name.startswith(_HADOOP):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import SPARK_REDACTION
 from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
+from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.connector.store import store_settings
+from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
@@ -36,7 +38,8 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     """Open a session with Spark's connector, and wait for executors where the master has some.
 
     Raises:
-        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, or no executor comes.
+        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, YARN does not answer, or
+            no executor comes.
     """
     given, master = settings.spark, settings.master
     jars = connector_jars()
@@ -48,10 +51,15 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     # Such a run ends before Spark writes an archive, so every further one would repeat the changes of all before it.
     ending = {_CHANGELOGS: "false"} if settings.until_caught_up else {}
     extra = {**SESSION, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
-    spark = open_given(master, extra, given)
+    spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):
         say(f"waiting for executors of {master}")
         check_executors(spark, master)
     if _STATES not in given:
         spark.conf.set(_STATES, str(spark.sparkContext.defaultParallelism))
     return spark
+
+
+def _await_cluster(jvm: Any, settings: RunSettings, say: Callable[[str], None]) -> None:
+    if settings.master == YARN:
+        await_manager(jvm, hadoop_configuration(jvm, settings.spark), settings.patience, say)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -49,14 +49,21 @@ _END_S = 10.0
 _NOISE = re.compile(r"(WARNING|NOTE|Picked up|\s)")
 
 
-def open_given(master: str, settings: Mapping[str, str], given: Mapping[str, str]) -> SparkSession:
+def open_given(
+    master: str,
+    settings: Mapping[str, str],
+    given: Mapping[str, str],
+    check: Callable[[Any], None] = lambda _: None,
+) -> SparkSession:
     """Start Spark with `settings`, among which are those that the user has `given`.
+
+    `check` is called with the JVM before Spark starts in it.
 
     Raises:
         EngineError: Spark refuses a setting, or does not start; or no Java 17 or newer was found.
     """
     _check(given)
-    java = _Java(master)
+    java = _Java(master, check)
     try:
         spark = open_session(master, settings, java.start)
         _read(spark, given)
@@ -147,8 +154,9 @@ def _read(spark: SparkSession, given: Mapping[str, str]) -> None:
 class _Java:
     """The JVM of a session. What it prints before the session is there says why it does not start."""
 
-    def __init__(self, master: str) -> None:
+    def __init__(self, master: str, check: Callable[[Any], None]) -> None:
         self._master = master
+        self._check = check
         self._text = b""
         self._waits = True
         self._thread: Thread | None = None
@@ -168,6 +176,7 @@ class _Java:
                 use(gateway=launch(conf, {"stderr": writing}))
             finally:
                 os.close(writing)
+        self._check(SparkContext._jvm)  # noqa: SLF001 - the same
         return settings
 
     def is_up(self) -> None:
