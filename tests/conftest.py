@@ -20,13 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Each of several JVMs takes less memory: see `kestrel_sql.spark.runtime.session`.
-    os.environ.setdefault("KESTREL_TEST_HEAP", "850m")
+    os.environ.setdefault("KESTREL_TEST_HEAP", "600m")
 
 # Tests and what they start leave no JVM behind.
 os.environ["KESTREL_COLD"] = "1"
 
 # No JVM of a test runs for long enough to win back what Java's best compiler takes: a quarter of a short run.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -Xmn96m")
+
+# What C libraries of Java and Python free goes back to the system, and not to one of sixteen heaps of a process.
+os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,14 +10,15 @@ KAFKA = "tests/kafka/"
 KILLS = "tests/kafka/test_run_kills.py"
 """Many kills, as every night, take as long as all else on a broker, and have a worker to themselves.
 
-A single one stays with the others: while it waits for its processes, the other worker uses the processor.
+A single one stays with the others: while it waits for its processes, the other worker uses the processor. It is the
+first, as it has the most processes: brokers and JVMs of other tests have not started yet, or are still small.
 """
 SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
 """Shards of cases, each of many seconds, and tests that run pytest."""
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """Put what is long first: tests against a broker, other tests with Spark, cases.
+    """Put what is large first, then what is long: tests against a broker, other tests with Spark, cases.
 
     So that workers end at about the same time.
     """
@@ -26,10 +27,10 @@ def sort(items: list[pytest.Item]) -> None:
 
 def _rank(item: pytest.Item) -> int:
     if item.nodeid.startswith(KAFKA):
-        return 0
+        return 0 if item.nodeid.startswith(KILLS) else 1
     if item.get_closest_marker("spark"):
-        return 1
-    return 3 if isinstance(item, pytest.Function) else 2
+        return 2
+    return 4 if isinstance(item, pytest.Function) else 3
 
 
 class Scheduling(ChunkScheduling):

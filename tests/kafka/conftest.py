@@ -56,7 +56,7 @@ def connector() -> None:
         pytest.skip(f"no broker: {error.message} (KESTREL_KAFKA=HOST:PORT names one)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
     """A broker started for the tests, or the one that the environment names."""
     given = os.environ.get("KESTREL_KAFKA")
@@ -68,9 +68,9 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaConfig]:
         yield KafkaConfig(servers=broker.address)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured(connector: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker with passwords, certificates and ACLs."""
+    """A broker with passwords, certificates and ACLs; it does not stay beside the other one for two files of tests."""
     broker, found = start_secured(tmp_path_factory.mktemp("stores"), lambda more: Broker.start(more=more))
     with broker:
         yield found

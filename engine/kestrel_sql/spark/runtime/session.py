@@ -51,6 +51,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.retainedTasks": "1",
     "spark.sql.streaming.ui.retainedQueries": "1",
     "spark.python.daemon.module": "kestrel_sql.spark.runtime.worker_daemon",
+    # Spark asks for short traces from some of its operators only, in the environment of their workers, and keeps a
+    # daemon and idle workers for each environment.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",

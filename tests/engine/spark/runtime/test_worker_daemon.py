@@ -7,13 +7,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kestrel_sql.spark.runtime import environment
 from kestrel_sql.spark.runtime import worker_daemon as daemon
 from kestrel_sql.spark.runtime.session import open_test_session
+from tests.engine.queries.memory_engine import engine_with, tell
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
@@ -43,6 +46,29 @@ def test_workers_do_not_look_for_modules_in_spark_s_jars() -> None:
         open_test_session().sparkContext.parallelize([0], 1).flatMap(lambda _: [*sys.path, *sys.path_importer_cache])
     )
     assert [path for path in paths.collect() if path.endswith(".jar")] == []
+
+
+@pytest.mark.spark
+def test_operators_with_and_without_state_share_a_daemon() -> None:
+    """Spark keeps a daemon, and idle workers, for each environment that it gives to workers."""
+    text = """
+        CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSON');
+        CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
+        INSERT INTO s VALUES (1, 2);
+    """
+    with engine_with(text) as engine:
+        assert tell(engine, "SELECT * FROM t;").rows == ((1, 1),)
+    jvm: Any = open_test_session()._jvm
+    assert len(list(_operators_daemons(jvm.java.lang.ProcessHandle.current().pid()))) == 1
+
+
+def _operators_daemons(jvm: int) -> Iterator[int]:
+    """The daemons of a JVM that serve Spark SQL; those of RDDs have another environment."""
+    for children in Path(f"/proc/{jvm}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            command, given = (Path(f"/proc/{child}/{name}").read_bytes() for name in ("cmdline", "environ"))
+            if command.endswith(b"\0pyspark.worker\0") and b"\0PYTHON_UDF_BATCH_SIZE=" in given:
+                yield child
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Tests of the project; what they share is imported as `tests.…`."""
