@@ -10,13 +10,17 @@ import pytest
 from kestrel_sql.kafka.broker.broker import Broker
 from kestrel_sql.kafka.client.config import KafkaConfig
 from tests.kafka.cluster import options, show
-from tests.kafka.demo import SCRIPT
 from tests.kafka.hdfs import hdfs_cluster
 from tests.kafka.helpers import run
 from tests.kafka.processes import end, executors
 from tests.kafka.yarn import MANAGER, SETTINGS, Yarn, configure, yarn_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
+
+APP = """
+CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='yarn_s', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM F WITH (KAFKA_TOPIC='yarn_f') AS SELECT * FROM S WHERE V > 1;
+"""
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def test_a_run_outlives_an_executor_and_its_driver(
 def test_a_cluster_that_is_not_there_is_named_with_what_to_do(
     kafka: KafkaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "app.sql").write_text(SCRIPT, encoding="utf-8")
+    (tmp_path / "app.sql").write_text(APP, encoding="utf-8")
     words = ("--master", "yarn", "--patience", "3")
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
