@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
@@ -42,7 +43,7 @@ from tests.bench.scale_model import Point, fit, read_points, write_points
 
 KEYS, PART = (int(os.environ.get(name, default)) for name, default in (("KEYS", "10000000"), ("PART", "1000000")))
 RECORDS, ROUNDS = 10_000, int(os.environ.get("ROUNDS", "3"))
-_SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
+_SETTINGS = {**SESSION, "spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
 _SQL = """
 CREATE STREAM S (K STRING KEY, V BIGINT) WITH (kafka_topic='s', value_format='JSON');
 CREATE TABLE A AS SELECT K, COUNT(*) AS N, SUM(V) AS X FROM S GROUP BY K;

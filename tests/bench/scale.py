@@ -12,6 +12,7 @@ import random
 import time
 from typing import Any
 
+from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline, pages_of
@@ -35,11 +36,11 @@ _MANY = 20
 def main() -> None:
     """Measure the grid, print the points with the model's predictions, and store the points."""
     settings = {
+        # As in a run on a broker. Without its polling delay, queries that wait take half the time of those that work.
+        **SESSION,
         "spark.sql.shuffle.partitions": "1",
         # Memory streams keep all rows: those of 200 queries filled the usual heap.
         "spark.driver.memory": "6g",
-        # As in a run on a broker. With Spark's own 10 ms, queries that wait take half the time of those that work.
-        "spark.sql.streaming.pollingDelay": "200ms",
     }
     runner = MemoryRunner(open_session("local[*]", settings))
     # Java compiles what a first query runs.

@@ -13,21 +13,18 @@ RECORDS_A_BATCH OUTPUTS
 from __future__ import annotations
 
 import math
-import os
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.spark.runtime.environment import prepare_environment
+from tests.bench.peers.transactions import transactional
 
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _TASKS = 2
@@ -70,46 +67,6 @@ def echoed(records: DataFrame, outputs: float) -> DataFrame:
     return grouped.groupBy("part").transformWithStateInPandas(
         Echo(outputs), "key BINARY, value BINARY", "Update", "None"
     )
-
-
-def transactional(servers: str, sink: str) -> Callable[[DataFrame, int], None]:
-    """Return what writes a batch to a topic, with a transaction for each task."""
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        producer = _producer(servers, f"{sink}-{os.getpid()}")
-        producer.begin_transaction()
-        for batch in batches:
-            for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
-                while True:
-                    try:
-                        producer.produce(sink, value, key)
-                        break
-                    except BufferError:
-                        producer.poll(0.1)
-            producer.poll(0)
-        producer.commit_transaction()
-        yield pa.RecordBatch.from_pydict({"done": [1]})
-
-    def written(batch: DataFrame, _: int) -> None:
-        batch.mapInArrow(write, "done BIGINT").collect()
-
-    return written
-
-
-@cache
-def _producer(servers: str, name: str) -> Producer:
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "transactional.id": name,
-            "partitioner": "murmur2_random",
-            "queue.buffering.max.messages": 1_000_000,
-            "batch.size": 1_000_000,
-            "linger.ms": 5,
-        }
-    )
-    producer.init_transactions()
-    return producer
 
 
 def main(job: str, servers: str, sources: str, sinks: str, folder: str, records: str, outputs: str) -> None:
