@@ -298,12 +298,14 @@ def tabled(found: Mapping[str, Mapping[str, Measured]]) -> None:
         rates.append([job, *_row(written, names, "{:,.0f}"), _outcome(written, min, least, operator.ge)])
     write_table(f"{TABLE}-seconds", columns, work)
     write_table(f"{TABLE}-rates", columns, rates)
-    spent = {job: runs["kestrel"].owners for job, runs in found.items() if "kestrel" in runs}
+    own_runs = {job: runs["kestrel"] for job, runs in found.items() if "kestrel" in runs}
+    spent = {job: run.owners for job, run in own_runs.items()}
     owners = sorted(
         {owner for own in spent.values() for owner in own},
         key=lambda owner: -sum(own.get(owner, 0) for own in spent.values()),
     )
-    rows = ([owner, *(f"{own.get(owner, 0):.2f}" for own in spent.values())] for owner in owners)
+    rows = [[owner, *(f"{own.get(owner, 0):.2f}" for own in spent.values())] for owner in owners]
+    rows.append(["cores in use", *(f"{run.steady * run.work / 100_000:.2f}" for run in own_runs.values())])
     write_table(f"{TABLE}-owners", ["Owner", *spent], rows)
 
 
