@@ -50,7 +50,7 @@ class Project:
         self.variables = {
             name: value
             for name, value in os.environ.items()
-            if name not in ("CI", "KESTREL_COLD") and not name.startswith("PYTEST")
+            if name not in ("CI", "KESTREL_COLD", "KESTREL_TEST_HEAP") and not name.startswith("PYTEST")
         } | {"XDG_RUNTIME_DIR": sockets}
         (folder / "pyproject.toml").write_text("")
         (folder / "case.yaml").write_text(CASE)
