@@ -30,6 +30,12 @@ _LATE_COMPILER = (
 What the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores.
 """
 
+_METADATA = "-XX:MetaspaceSize=192m"
+"""What Spark's classes need at least.
+
+Java collects all garbage, and stops for it, each time their metadata outgrow a bound that begins at 21 MB.
+"""
+
 HEAP_VARIABLE = "KESTREL_TEST_HEAP"
 """The environment variable that says how large the heap of a test session may grow."""
 
@@ -143,8 +149,8 @@ def _each(scala: Any) -> Iterator[Any]:
 
 def with_defaults(options: str) -> str:
     """The options of a JVM, which win over ours; one collector of garbage only may be named."""
-    ours = _LATE_COMPILER if _COLLECTOR.search(options) else f"{_PARALLEL} {_LATE_COMPILER}"
-    return f"{ours} {options}".rstrip()
+    ours = f"{_METADATA} {_LATE_COMPILER}"
+    return f"{ours if _COLLECTOR.search(options) else f'{_PARALLEL} {ours}'} {options}".rstrip()
 
 
 def open_memory_session() -> SparkSession:
