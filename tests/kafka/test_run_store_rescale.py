@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.helpers import environment, produce, spark_options
+from tests.kafka.helpers import environment, produce, spark_options, states
 from tests.kafka.rescale_steps import PAGES, PARTITIONS, STEPS
 from tests.kafka.stored import KEYS, WAIT_S, Stored, records
 from tests.kafka.stores import KINDS, store_of
-from tests.kafka.test_run_store import state_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
@@ -63,6 +62,12 @@ def test_a_checkpoint_on_a_store_is_rescaled_whatever_stops_the_command(
     on_store, in_folder = stored.outputs(["store", "folder"])
     assert len(on_store) == 400
     assert on_store == in_folder
+
+
+def state_of(uri: str, stored: Stored) -> Mapping[str, Any]:
+    """What `kestrel state ls` says of the only step of a run."""
+    (found,) = states(uri, stored.settings)
+    return found
 
 
 def rescaled(uri: str, stored: Stored, *options: str) -> tuple[int, str]:
