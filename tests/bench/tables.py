@@ -32,8 +32,8 @@ def put(file: Path, name: str, table: str) -> None:
         ValueError: the file has no marks of this name.
     """
     text, found = re.subn(
-        rf"(<!-- table: {re.escape(name)} -->\n).*?(\n<!-- end -->)",
-        lambda marks: f"{marks[1]}\n{table}\n{marks[2]}",
+        rf"(<!-- table: {re.escape(name)} -->\n).*?(<!-- end -->)",
+        lambda marks: f"{marks[1]}\n{table}\n\n{marks[2]}",
         file.read_text(encoding="utf-8"),
         flags=re.DOTALL,
     )
