@@ -106,7 +106,9 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
             text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
             out.print(text, highlight=False, soft_wrap=True)
             _settle(running, stopped)
-            _collect(stopped) if wants_broker(arguments) else stopped.wait()
+            if wants_broker(arguments):
+                _collect(stopped)
+            stopped.wait()
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
