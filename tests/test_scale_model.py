@@ -18,9 +18,9 @@ def test_the_model_predicts_the_measured_points() -> None:
 
 
 def test_a_fit_finds_the_costs_of_exact_points() -> None:
-    costs = (0.2, 0.1, 1e-3, 2e-5, 3e-6)
+    costs = (0.2, 0.1, 1e-3, 2e-5, 3e-6, 4e-7)
     grid = [(1, 1, 1000, 100), (1, 2, 100_000, 1000), (4, 1, 1000, 5000), (8, 2, 10_000, 100), (2, 1, 70, 9000)]
-    grid += [(1, 1, 1_000_000, 30), (3, 2, 500, 500)]
+    grid += [(1, 1, 1_000_000, 30), (3, 2, 500, 500), (1, 1, 5_000_000, 9000)]
     points = []
     for queries, tasks, keys, records in grid:
         point = Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=1)

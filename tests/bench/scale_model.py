@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from kestrel_sql.operators.state_codec import MANY_ROWS
 from kestrel_sql.spark.pipeline.pipeline import pages_of
 
 POINTS = Path(__file__).with_name("scale_points.json")
 """What `python -m tests.bench scale` measured last."""
 
-NAMES = ("round", "query", "page", "record", "key")
+NAMES = ("round", "query", "page", "record", "key", "byte")
+
+_ROWS_A_BUCKET = 12
+"""Between 8 and 16."""
 
 CORES = 2
 """The number of cores of the machine that measured the points."""
@@ -42,16 +47,19 @@ class Point:
         """Return what the costs of `NAMES` are multiplied with, on a machine with a number of cores."""
         pages = pages_of(self.tasks) * self.tasks
         touched = min(self.records, self.keys, pages)
-        # A batch decodes and encodes the pages that it touches, with all their keys.
+        # The bytes of all keys on the pages that a batch touches are copied.
         moved = self.keys * touched / pages
+        # Of a large page a batch decodes and encodes the buckets that it touches, of a small one all keys.
+        buckets = self.keys / _ROWS_A_BUCKET
+        decoded = moved if self.keys < pages * MANY_ROWS else self.keys * (1 - math.exp(-self.records / buckets))
         # The driver plans a batch on one core; tasks share the others.
         share = self.queries / min(cores, self.queries * self.tasks)
-        return (1.0, self.queries, share * touched, share * self.records, share * moved)
+        return (1.0, self.queries, share * touched, share * self.records, share * decoded, share * moved)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The seconds that a round, a query, a page, a record and a key cost."""
+    """The seconds that a round, a query, a page, a record, a decoded key and a key that is only copied cost."""
 
     costs: tuple[float, ...]
 
