@@ -20,7 +20,7 @@ from kestrel_sql.kafka.sink.partitioner import bare_keys, partitions_of
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import before, ordinal_order
+from kestrel_sql.spark.io.columns import before, ordinal_order, rows_at
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 DISTRIBUTED = "slot INT, first ARRAY<BIGINT>, rows BINARY"
@@ -81,7 +81,7 @@ def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> 
     slots = _slots(topics, partitions, layout.slots)
     order = ordinal_order(ordinals)
     order = order[np.argsort(slots[order], kind="stable")]
-    rows = _taken(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED), order)
+    rows = rows_at(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED), order)
     sorted_slots = slots[order]
     bounds = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), len(order)]
     for start, end in pairwise(bounds):
@@ -108,8 +108,4 @@ def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[int], b
 
 def _in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     rows = pa.concat_batches(batches)
-    return _taken(rows, ordinal_order(rows.column("ordinal")))
-
-
-def _taken(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
-    return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+    return rows_at(rows, ordinal_order(rows.column("ordinal")))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.kafka.client.positions import Offsets, Position
+from kestrel_sql.spark.io.columns import rows_at
 
 FirstFrom = Callable[[int], Offsets]
 """Returns the first offset of each partition whose record has at least a timestamp (ms).
@@ -156,7 +157,7 @@ class TimeMerge:
             return None
         rows = pa.concat_batches([rows for _, rows in found])
         order = np.argsort(np.concatenate([ages for ages, _ in found]), kind="stable")
-        return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+        return rows_at(rows, order)
 
 
 @dataclass(slots=True)

@@ -108,6 +108,36 @@ def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
     return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))
 
 
+def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """The rows at these indices, without a copy if those are consecutive."""
+    if is_slice(indices):
+        return rows.slice(int(indices[0]) if len(indices) else 0, len(indices))
+    at = pa.array(indices)
+    return pa.RecordBatch.from_arrays([_taken(column, at) for column in rows.columns], schema=rows.schema)
+
+
+def values_at(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
+    """The values at these indices, without a copy if those are consecutive."""
+    if is_slice(indices):
+        return array.slice(int(indices[0]) if len(indices) else 0, len(indices))
+    return _taken(array, pa.array(indices))
+
+
+def is_slice(indices: npt.NDArray[np.int64]) -> bool:
+    """Whether indices are consecutive."""
+    return bool((np.diff(indices) == 1).all())
+
+
+def _taken(array: pa.Array, at: pa.Array) -> pa.Array:
+    """What `take` returns, sooner where there are only NULLs or empty lists, as in most headers and logs."""
+    kind = array.type
+    if array.null_count == len(array):
+        return pa.nulls(len(at), kind)
+    if pa.types.is_list(kind) and not array.null_count and array.offsets[0] == array.offsets[-1]:
+        return pa.ListArray.from_arrays(pa.array(np.zeros(len(at) + 1, np.int32)), pa.array([], kind.value_type))
+    return array.take(at)
+
+
 def child_ordinals(ordinals: pa.ListArray, positions: npt.NDArray[np.int64]) -> pa.ListArray:
     """The ordinals of outputs: those of their rows, each with a position appended."""
     bounds = ordinals.offsets.to_numpy()

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.io.columns import rows_at
 from kestrel_sql.spark.io.ingestion_reader import IngestionReader
-from kestrel_sql.spark.io.serdes import scattered
 from kestrel_sql.spark.io.sink_writer import SinkWriter
 from kestrel_sql.spark.io.source_reader import Read, SourceReader, struct_type
 from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
@@ -139,25 +139,18 @@ def _reader(source: SourceRead, position: int) -> AnyReader:
 def _decoded(
     batch: pa.RecordBatch, readers: Mapping[tuple[int, str], list[AnyReader]], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows in the order of their records; the rows of one record in the order of its readers."""
+    """The rows of each reader together, as operators and sinks sort by ordinal."""
     shares = [(reader, rows) for pair, rows in _by_topic(batch).items() for reader in readers.get(pair, ())]
     rows = np.concatenate([_NO_POSITIONS, *(rows for _, rows in shares)])
-    numbers = np.concatenate([_NO_POSITIONS, *(np.full(len(rows), reader.position) for reader, rows in shares)])
-    order = np.lexsort((numbers, rows))
-    indices = np.empty_like(order)
-    indices[order] = np.arange(len(order))
-    whole = len(shares) == 1 and len(rows) == len(batch)
-    by_reader = batch if whole else batch.take(pa.array(rows))
-    made: list[tuple[AnyReader, Read, Positions]] = []
+    taken = rows_at(batch, rows)
+    made: list[tuple[AnyReader, Read, int]] = []
     start = 0
     for reader, share in shares:
-        read = reader.read(by_reader.slice(start, len(share)))
-        made.append((reader, read, indices[start : start + len(share)]))
+        made.append((reader, reader.read(taken.slice(start, len(share))), start))
         start += len(share)
-    taken = batch if whole else batch.take(pa.array(rows[order]))
-    columns = _envelope(taken, numbers[order], made)
+    columns = _envelope(taken, made)
     for reader, read, at in made:
-        columns[struct_column(reader.source.relation)] = read.structs if whole else _padded(read.structs, at, len(rows))
+        columns[struct_column(reader.source.relation)] = _padded(read.structs, at, len(rows))
     arrays = [
         columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names
     ]
@@ -166,25 +159,27 @@ def _decoded(
 
 def _by_topic(batch: pa.RecordBatch) -> dict[tuple[int, str], Positions]:
     """The indices of the records of each query and topic."""
-    queries, topics = batch.column("q"), batch.column("topic")
-    if len(batch) and len(queries.unique()) == 1 and len(topics.unique()) == 1:
-        return {(queries[0].as_py(), topics[0].as_py()): np.arange(len(batch))}
-    found: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for at, pair in enumerate(zip(queries.to_pylist(), topics.to_pylist(), strict=True)):
-        found[pair].append(at)
-    return {pair: np.array(rows) for pair, rows in found.items()}
+    topics = batch.column("topic").dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    codes = batch.column("q").to_numpy().astype(np.int64) * len(names) + topics.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    found = {}
+    for own in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else ():
+        query, topic = divmod(int(codes[own[0]]), len(names))
+        found[query, names[topic]] = own
+    return found
 
 
-def _envelope(
-    batch: pa.RecordBatch, numbers: Positions, made: Sequence[tuple[AnyReader, Read, Positions]]
-) -> dict[str, pa.Array]:
+def _envelope(batch: pa.RecordBatch, made: Sequence[tuple[AnyReader, Read, int]]) -> dict[str, pa.Array]:
     count = len(batch)
     relations = np.full(count, LOG_ONLY, dtype=np.int32)
+    numbers = np.zeros(count, dtype=np.int64)
     log: dict[int, dict[str, Any]] = {}
-    for reader, read, at in made:
-        relations[at] = reader.source.relation
-        relations[at[list(read.dropped)]] = LOG_ONLY
-        log.update({int(at[local]): entry for local, entry in read.log.items()})
+    for reader, read, start in made:
+        own = slice(start, start + len(read.structs))
+        relations[own], numbers[own] = reader.source.relation, reader.position
+        relations[[start + local for local in read.dropped]] = LOG_ONLY
+        log.update({start + local: entry for local, entry in read.log.items()})
     ordinals = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
     return {
         "rel": pa.array(relations),
@@ -194,8 +189,8 @@ def _envelope(
         ),
         "ts": batch.column("ts"),
         "headers": _without_nulls(batch.column("headers")),
-        "ws": _interleaved([read.starts for _, read, _ in made], [at for _, _, at in made]),
-        "we": _interleaved([read.ends for _, read, _ in made], [at for _, _, at in made]),
+        "ws": pa.concat_arrays([read.starts for _, read, _ in made]) if made else pa.nulls(0, pa.int64()),
+        "we": pa.concat_arrays([read.ends for _, read, _ in made]) if made else pa.nulls(0, pa.int64()),
         "topic": batch.column("topic"),
         "part": batch.column("part"),
         "off": batch.column("off"),
@@ -208,21 +203,12 @@ def _envelope(
     }
 
 
-def _padded(structs: pa.StructArray, at: Positions, count: int) -> pa.Array:
-    """Structs at their indices among `count` rows, NULL in the others."""
-    if len(at) and at[-1] - at[0] == len(at) - 1:
-        # The rows of a reader are usually consecutive. `take` of nested columns is three times as slow.
-        return pa.concat_arrays([pa.nulls(at[0], structs.type), structs, pa.nulls(count - at[-1] - 1, structs.type)])
-    return structs.take(scattered(at, count))
-
-
-def _interleaved(arrays: Sequence[pa.Array], indices: Sequence[Positions]) -> pa.Array:
-    """Combine arrays, with each value at its index."""
-    if not arrays:
-        return pa.nulls(0, pa.int64())
-    return (
-        pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(indices)))) if len(arrays) > 1 else arrays[0]
-    )
+def _padded(structs: pa.StructArray, start: int, count: int) -> pa.Array:
+    """Structs from an index on among `count` rows, NULL in the others."""
+    if len(structs) == count:
+        return structs
+    after = count - start - len(structs)
+    return pa.concat_arrays([pa.nulls(start, structs.type), structs, pa.nulls(after, structs.type)])
 
 
 def empty_lists(count: int, kind: pa.ListType) -> pa.Array:

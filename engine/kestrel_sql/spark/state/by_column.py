@@ -16,7 +16,7 @@ from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Output, State
-from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
@@ -30,7 +30,6 @@ from kestrel_sql.spark.state.column_rows import (
     positions_of,
     present,
     small,
-    sorted_by,
     valid,
 )
 
@@ -91,7 +90,7 @@ class ColumnAggregate:
             times = np.array([output.timestamp for output in outputs], np.int64)
             structs = output_structs(outputs, self._output, self._made)
             made = Made(self._output.relation, structs, times, positions_of(causes), (bounds[0], bounds[1]))
-            yield from enveloped(rows.take(pa.array(causes)), made, self._made, task)
+            yield from enveloped(rows_at(rows, causes), made, self._made, task)
 
     def _stored(self, state: State, share: int) -> dict[bytes, Group]:
         """The stored groups of a share."""
@@ -108,7 +107,7 @@ class ColumnAggregate:
         usable = present(structs, "k") & present(structs, "v")
         if len(self._input.schema.key) == 1:
             usable &= valid(structs.field("k").field(0))
-        return sorted_by(rows, order_of(rows, usable))
+        return rows_at(rows, order_of(rows, usable))
 
     def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> Grouped:
         structs = rows.column(struct_column(self._input.relation))
@@ -220,7 +219,7 @@ class ColumnWindows(ColumnAggregate):
         if len(at):
             # Of the windows of a row, the last is the newest.
             newest[at] = np.maximum(newest[at], np.array(shares.names)[shares.numbers])
-            yield from self._results(sorted_by(chosen, at), shares, task, state)
+            yield from self._results(rows_at(chosen, at), shares, task, state)
         yield from self._closed(chosen, now, np.maximum.accumulate(newest), task, state)
 
     def _closed(

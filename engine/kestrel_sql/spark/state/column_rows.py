@@ -103,11 +103,6 @@ def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:
     return order[usable[order]]
 
 
-def sorted_by(rows: pa.RecordBatch, order: Numbers) -> pa.RecordBatch:
-    """The rows at these indices; the same rows if those are all of them in order."""
-    return rows if len(order) == rows.num_rows and (np.diff(order) == 1).all() else rows.take(pa.array(order))
-
-
 def positions_of(causes: Numbers) -> Numbers:
     """The position of each output among those of its row, from the ascending indices of these rows."""
     found: Numbers = np.arange(len(causes)) - np.searchsorted(causes, causes)

@@ -18,11 +18,11 @@ from kestrel_sql.operators.aggregates.by_column import Numbers
 from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, State, Value
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import from_rows, to_rows
+from kestrel_sql.spark.io.columns import from_rows, rows_at, to_rows, values_at
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
-from kestrel_sql.spark.state.column_rows import codes_of, order_of, sorted_by, valid
+from kestrel_sql.spark.state.column_rows import codes_of, order_of, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, types_of
 
 MAX_MATCHES = 1 << 18
@@ -95,7 +95,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         usable = self._usable(rows, self._inputs[_LEFT]) | self._usable(rows, self._inputs[_RIGHT])
-        rows = sorted_by(rows, order_of(rows, usable))
+        rows = rows_at(rows, order_of(rows, usable))
         if not rows.num_rows:
             return
         left = _table(rows, self._inputs[_LEFT], self._operator.key_bytes)
@@ -147,9 +147,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
 
 def _table(rows: pa.RecordBatch, handle: Handle, key_bytes: KeyBytes) -> _Table:
     at = np.flatnonzero(rows.column("rel").to_numpy() == handle.relation)
-    structs = rows.column(struct_column(handle.relation))
-    if len(at) < rows.num_rows:
-        structs = structs.take(pa.array(at))
+    structs = values_at(rows.column(struct_column(handle.relation)), at)
     fields = {each.name: child for each, child in zip(structs.type, structs.flatten(), strict=True)}
     return _Table(handle, at, fields, _names(fields["k"], key_bytes))
 

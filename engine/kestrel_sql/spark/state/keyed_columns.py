@@ -12,7 +12,7 @@ import pyarrow as pa
 from kestrel_sql.operators.aggregates.by_column import Flags, Numbers, Segments
 from kestrel_sql.operators.operator import KeyBytes, State
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.columns import rows_at, to_list, values_at
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
@@ -25,7 +25,6 @@ from kestrel_sql.spark.state.column_rows import (
     order_of,
     positions_of,
     present,
-    sorted_by,
     valid,
 )
 from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows
@@ -54,17 +53,16 @@ class KeyedColumns(ABC):
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
 
     def _keyed(self, rows: pa.RecordBatch, usable: Flags) -> KeyedRows:
-        rows = sorted_by(rows, order_of(rows, usable))
-        relations = rows.column("rel").to_numpy()
+        arrived = order_of(rows, usable)
+        relations = rows.column("rel").to_numpy()[arrived]
         sides = []
         for handle in self._inputs:
             at = np.flatnonzero(relations == handle.relation)
-            structs = rows.column(struct_column(handle.relation))
-            if len(at) < rows.num_rows:
-                structs = structs.take(pa.array(at))
+            structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
             fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
             sides.append(SideRows(handle, at, fields))
         keys = self._keys(sides)
+        rows = rows_at(rows.select(_ENVELOPE), arrived)
         codes = codes_of(keys)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
@@ -98,7 +96,7 @@ class KeyedColumns(ABC):
             kind = self._made.field(struct_column(self._output.relation)).type
             structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
             made = Made(self._output.relation, structs, times, positions_of(at))
-            yield from enveloped(sorted_by(rows.select(_ENVELOPE), at), made, self._made, task)
+            yield from enveloped(rows_at(rows.select(_ENVELOPE), at), made, self._made, task)
 
     def _own_keys(self, keyed: KeyedRows, at: Numbers) -> pa.StructArray:
         """The keys of rows as keys of their outputs."""

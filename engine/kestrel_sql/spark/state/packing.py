@@ -21,7 +21,7 @@ from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import child_ordinals, to_rows
+from kestrel_sql.spark.io.columns import child_ordinals, rows_at, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
@@ -326,7 +326,7 @@ def _by_page(pages: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.Rec
         yield int(pages[0]), rows
         return
     order = np.argsort(pages, kind="stable")
-    sorted_pages, sorted_rows = pages[order], rows.take(pa.array(order))
+    sorted_pages, sorted_rows = pages[order], rows_at(rows, order)
     starts = [0, *(np.flatnonzero(np.diff(sorted_pages)) + 1).tolist(), len(order)]
     for start, end in pairwise(starts):
         yield int(sorted_pages[start]), sorted_rows.slice(start, end - start)

@@ -14,7 +14,7 @@ from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, S
 from kestrel_sql.operators.aggregates.groups import Group
 from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session, SessionWindowAggregate
 from kestrel_sql.operators.operator import Output, Row, State
-from kestrel_sql.spark.io.columns import to_rows
+from kestrel_sql.spark.io.columns import rows_at, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.by_column import ColumnAggregate, Grouped, Shares
@@ -26,7 +26,6 @@ from kestrel_sql.spark.state.column_rows import (
     codes_of,
     enveloped,
     output_structs,
-    sorted_by,
 )
 
 
@@ -106,7 +105,7 @@ class ColumnSessions(ColumnAggregate):
         )
         structs = pa.concat_arrays([each.structs for each in made]).take(pa.array(order))
         found = Made(self._output.relation, structs, ends, positions, (pa.array(starts), pa.array(ends)))
-        yield from enveloped(chosen.take(pa.array(causes[order])), found, self._made, task)
+        yield from enveloped(rows_at(chosen, causes[order]), found, self._made, task)
 
     def _spread(self, rows: pa.RecordBatch, state: State) -> _Spread:
         keys = rows.column(struct_column(self._input.relation)).field("k")
@@ -190,7 +189,7 @@ class ColumnSessions(ColumnAggregate):
         names = [spread.names[cluster] for cluster in clusters.tolist()]
         held = [{} if each is None else {name: each[GROUP]} for name, each in zip(names, stored, strict=True)]
         shares = Shares(range(len(held)), numbers, np.zeros(len(at), np.int64))
-        grouped, folded, ends = self._update(sorted_by(rows, at), shares, {"held": held})
+        grouped, folded, ends = self._update(rows_at(rows, at), shares, {"held": held})
         mine = [stored[number] for number in numbers[grouped.order[grouped.rows.starts]].tolist()]
         starts = _running(
             -grouped.given_times[grouped.order],

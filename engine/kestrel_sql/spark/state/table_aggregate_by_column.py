@@ -15,7 +15,7 @@ from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, 
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import to_array, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
@@ -26,7 +26,6 @@ from kestrel_sql.spark.state.column_rows import (
     numbers_of,
     order_of,
     present,
-    sorted_by,
     valid,
 )
 
@@ -94,7 +93,7 @@ class ColumnTableAggregate:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         structs = rows.column(struct_column(self._input.relation))
         enters, leaves = self._usable(structs, "k", "v"), self._usable(structs, "ok", "o")
-        chosen = sorted_by(rows, order_of(rows, enters | leaves))
+        chosen = rows_at(rows, order_of(rows, enters | leaves))
         if not chosen.num_rows:
             return
         steps = self._steps(chosen, state)
@@ -112,7 +111,7 @@ class ColumnTableAggregate:
             np.where(after.valid, after.values, times)[changes.last],
             changes.positions,
         )
-        yield from enveloped(sorted_by(chosen, steps.causes[changes.last]), made, self._made, task)
+        yield from enveloped(rows_at(chosen, steps.causes[changes.last]), made, self._made, task)
         self._store(steps, folded, latest, state)
 
     def _usable(self, structs: pa.StructArray, key: str, value: str) -> Flags:

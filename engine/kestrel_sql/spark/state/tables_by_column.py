@@ -15,10 +15,10 @@ from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.row_keys import unchanged
 from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.spark.io.columns import to_rows
+from kestrel_sql.spark.io.columns import rows_at, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
-from kestrel_sql.spark.state.column_rows import present, sorted_by, valid
+from kestrel_sql.spark.state.column_rows import present, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows, Versions
 from kestrel_sql.sql.nodes.statements import JoinType
@@ -47,7 +47,7 @@ class ColumnStreamTableJoin(KeyedColumns):
         if self._inner:
             chosen = np.flatnonzero(versions.present[versions.now[at]])
         at = at[chosen]
-        lefts = sorted_by(pa.RecordBatch.from_struct_array(left.fields["v"]), chosen).columns
+        lefts = rows_at(pa.RecordBatch.from_struct_array(left.fields["v"]), chosen).columns
         rights = versions.rows.take(pa.array(versions.now[at])).flatten()
         times = keyed.rows.column("ts").to_numpy()[at]
         value = self._value([*lefts, *rights]) if len(at) else left.fields["v"]

@@ -214,7 +214,7 @@ def two_sources() -> list[SourceRead]:
     return [replace(each, handle=replace(each.handle, relation=each.relation)) for each in (first, second, third)]
 
 
-def test_rows_have_the_order_of_records_then_of_sources() -> None:
+def test_rows_have_the_order_of_their_readers_and_the_ordinals_of_their_records() -> None:
     rows = [
         record(b'{"A": 1}', feed=0),
         record(b'{"A": 2}', q=1, topic="u", feed=1),
@@ -225,20 +225,20 @@ def test_rows_have_the_order_of_records_then_of_sources() -> None:
     found = out.to_pylist()
     assert [(row["rel"], row["ordinal"], row["q"]) for row in found] == [
         (5, [0, 0], 0),
-        (6, [0, 1], 0),
-        (7, [1, 0], 1),
         (-1, [2, 0], 0),
-        (-1, [2, 1], 0),
         (5, [3, 0], 0),
+        (6, [0, 1], 0),
+        (-1, [2, 1], 0),
         (6, [3, 1], 0),
+        (7, [1, 0], 1),
     ]
     values = [[(row[f"r{rel}"] or {"v": {}})["v"].get("A") for row in found] for rel in (5, 6, 7)]
     assert values == [
-        [1, None, None, None, None, 3, None],
-        [None, 1, None, None, None, None, 3],
-        [None, None, 2, None, None, None, None],
+        [1, None, 3, None, None, None, None],
+        [None, None, None, 1, None, 3, None],
+        [None, None, None, None, None, None, 2],
     ]
-    assert [len(row["log"]) for row in found] == [0, 0, 0, 1, 1, 0, 0]
+    assert [len(row["log"]) for row in found] == [0, 1, 0, 0, 1, 0, 0]
 
 
 def test_records_and_entries_of_several_sinks_have_the_order_of_rows() -> None:
