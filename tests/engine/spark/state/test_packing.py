@@ -160,7 +160,7 @@ def test_task_pages_do_not_change_the_pages_of_keys() -> None:
 
 
 def test_tasks_share_the_pages_of_a_query() -> None:
-    assert [pages_of(tasks) for tasks in (1, 2, 3, 8, 12)] == [64, 32, 21, 16, 16]
+    assert [pages_of(tasks) for tasks in (1, 2, 3, 8, 12)] == [32, 16, 10, 8, 8]
 
 
 @pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
