@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.bench.scale_model import NAMES, Point, fit, read_points
@@ -23,13 +25,15 @@ def test_a_fit_finds_the_costs_of_exact_points() -> None:
     grid += [(1, 1, 1_000_000, 30), (3, 2, 500, 500), (1, 1, 5_000_000, 9000)]
     points = []
     for queries, tasks, keys, records in grid:
-        point = Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=1)
+        point = Point(queries=queries, tasks=tasks, pages=64 // tasks, keys=keys, records=records, seconds=1)
         seconds = sum(cost * feature for cost, feature in zip(costs, point.features(), strict=True))
-        points.append(Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=seconds))
+        points.append(replace(point, seconds=seconds))
     assert fit(points).costs == pytest.approx(costs)
     assert len(costs) == len(NAMES)
 
 
 def test_costs_are_not_negative() -> None:
-    points = [Point(queries=1, tasks=1, keys=at, records=1000, seconds=2 - at / 1000) for at in (100, 500, 900)]
+    points = [
+        Point(queries=1, tasks=1, pages=64, keys=at, records=1000, seconds=2 - at / 1000) for at in (100, 500, 900)
+    ]
     assert min(fit(points).costs) >= 0

@@ -4,12 +4,14 @@
                                           JOBS and WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
-sink write exactly once. `echo` is the floor of a stateful job in PySpark: grouping, a processor that does nothing,
-Spark's sink; `exact` is the same with a sink that writes in transactions, as any in Python has to. The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than half a
-minute. The bench prints the rate from a quarter of the first ROWS records to all of them, the rate of the last ROWS
-(the steady state), and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work of
-the machine; for Kestrel and the floors also by what spent them. Tables of the steady state follow (tests/bench/tables.py). It counts outputs when they are written, because Quix
-Streams commits only every five seconds, and waits until all are committed.
+sink write exactly once. `floor` is what a stateful job in PySpark cannot do without: reading, grouping by key, a
+processor that does nothing, and writing in transactions. HEAP=2g is the heap of each JVM that runs a job.
+
+The topic holds WARM times ROWS records and ROWS more, because the JVM compiles for more than half a minute. The bench
+prints the rate from a quarter of the first ROWS records to all of them, the rate of the last ROWS (the steady state),
+and the processor seconds for 100,000 outputs of the last ROWS, which depend less on other work of the machine; for
+Kestrel and the floor also by what spent them. Tables of the steady state follow (tests/bench/tables.py). It counts
+outputs when they are written, because Quix Streams commits only every five seconds, and waits until all are committed.
 Quix Streams gets an environment of its own under build/; Kafka Streams is built there by Maven where there is a JDK.
 """
 
@@ -44,25 +46,26 @@ ROWS = int(os.environ.get("ROWS", "400000"))
 WARM = int(os.environ.get("WARM", "4"))
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
 WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
-WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,echo,exact,quix").split(",")
+WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,floor,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
 PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "100000"))
+HEAP = os.environ.get("HEAP", "2g")
 TABLE = os.environ.get("TABLE", "kafka")
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
-_BUILT = Path(__file__).parents[2] / "build"
+_ROOT = Path(__file__).parents[2]
+_BUILT = _ROOT / "build"
 
 _MOST_WORK, _LEAST_RATE = (2.05, 1.2), (0.5, 0.9)
 """The goals as ratios to Kafka Streams, for the filter and for all other jobs."""
-_FLOORS = ("pyspark", "echo", "exact")
+_FLOORS = ("pyspark", "floor")
 _TITLES = {
     "kestrel": "Kestrel",
     "streams": "Kafka Streams",
     "pyspark": "PySpark by hand",
-    "echo": "does nothing",
-    "exact": "does nothing, exactly once",
+    "floor": "Floor",
     "quix": "Quix Streams",
 }
 _names = count()
@@ -117,7 +120,8 @@ def kestrel(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
     """Start Kestrel."""
     script = folder / "app.sql"
     script.write_text(JOBS[job].script.format(sink=sink), encoding="utf-8")
-    options = ("--property", "auto.offset.reset=earliest", "--batch-records", str(BATCH))
+    options = ["--property", "auto.offset.reset=earliest", "--batch-records", str(BATCH)]
+    options += ["--spark-conf", f"spark.driver.memory={HEAP}"]
     return start(script, servers, folder / "checkpoint", *options)
 
 
@@ -126,21 +130,18 @@ def pyspark(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen
     return _by_hand("filter", job, servers, sink, folder)
 
 
-def echo(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start the job that passes the records of the same topics through a stateful processor."""
-    return _by_hand("echo", job, servers, sink, folder)
-
-
-def exact(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Start the same job with a sink that writes in transactions."""
-    return _by_hand("exact", job, servers, sink, folder)
+def floor(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the job that groups the records of the same topics, and does nothing else."""
+    return _by_hand("floor", job, servers, sink, folder)
 
 
 def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     outputs = JOBS[job].outputs(WHOLE) / WHOLE
     sources = ",".join(JOBS[job].topics)
     options = [servers, sources, sink, str(folder / "checkpoint"), str(BATCH), str(outputs)]
-    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], os.environ)
+    # Spark's workers import what the job passes them.
+    settings = {**os.environ, "HEAP": HEAP, "PYTHONPATH": str(_ROOT)}
+    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], settings)
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -154,7 +155,7 @@ def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[by
 def streams(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:
     """Start Kafka Streams."""
     path = f"{_BUILT / 'streams' / 'classes'}:{_BUILT / 'streams' / 'lib'}/*"
-    return _quiet(["java", "-Xmx2g", "-cp", path, "StreamsJob", job, servers, sink, str(folder)], os.environ)
+    return _quiet(["java", f"-Xmx{HEAP}", "-cp", path, "StreamsJob", job, servers, sink, str(folder)], os.environ)
 
 
 def ways(job: str) -> Mapping[str, Start]:
@@ -163,7 +164,7 @@ def ways(job: str) -> Mapping[str, Start]:
     if job == "filter":
         found["pyspark"] = pyspark
     else:
-        found |= {"echo": echo, "exact": exact}
+        found["floor"] = floor
     if job in ("filter", "count"):
         found["quix"] = quix
     if streams_built():

@@ -2,7 +2,7 @@
 
     KEYS=10000000 python -m tests.bench keys   (PART=1000000 keys a batch while it grows, ROUNDS=3 measured batches)
 
-A query counts and sums by key, as one task with 64 pages. A first process fills the state and measures batches of
+A query counts and sums by key, as one task with `PAGES` pages. A first process fills the state and measures batches of
 10,000 records; a second one resumes from the checkpoint. Prints the seconds beside those of the model, and adds the
 point to those of tests/bench/scale_points.json.
 """
@@ -139,7 +139,7 @@ def _fill(folder: Path) -> None:
         taken = growing.batch(range(first, min(KEYS, first + PART)))
         print(f"  {PART:,} new keys after {first:,}: {taken:.1f} s", flush=True)
     rounds = [growing.batch(_some(random_)) for _ in range(ROUNDS)]
-    point = Point(queries=1, tasks=1, keys=KEYS, records=RECORDS, seconds=min(rounds))
+    point = Point(queries=1, tasks=1, pages=PAGES, keys=KEYS, records=RECORDS, seconds=min(rounds))
     others = [each for each in read_points() if replace(each, seconds=point.seconds) != point]
     model = fit(others)
     write_points([*others, point])

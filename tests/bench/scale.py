@@ -87,7 +87,16 @@ def _measure(runner: MemoryRunner, queries: int, tasks: int, keys: int) -> list[
                 _round(runner, streams, started, [f"k{random_.randrange(keys)}" for _ in range(records)], tasks)
                 for _ in range(int(os.environ.get("ROUNDS", "5" if queries < _MANY else "2")))
             ]
-            found.append(Point(queries=queries, tasks=tasks, keys=keys, records=records, seconds=min(taken)))
+            found.append(
+                Point(
+                    queries=queries,
+                    tasks=tasks,
+                    pages=pages_of(tasks),
+                    keys=keys,
+                    records=records,
+                    seconds=min(taken),
+                )
+            )
             print(found[-1], flush=True)
     finally:
         for query in started:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from kestrel_sql.operators.state_codec import MANY_ROWS
-from kestrel_sql.spark.pipeline.pipeline import pages_of
 
 POINTS = Path(__file__).with_name("scale_points.json")
 """What `python -m tests.bench scale` measured last."""
@@ -32,6 +31,7 @@ class Point:
     Attributes:
         queries: the number of queries.
         tasks: the number of tasks of each.
+        pages: the number of pages of each task.
         keys: the number of keys in the state of each.
         records: the number of records in the batch of each.
         seconds: until the last of them has committed it.
@@ -39,13 +39,14 @@ class Point:
 
     queries: int
     tasks: int
+    pages: int
     keys: int
     records: int
     seconds: float
 
     def features(self, cores: int = CORES) -> tuple[float, ...]:
         """Return what the costs of `NAMES` are multiplied with, on a machine with a number of cores."""
-        pages = pages_of(self.tasks) * self.tasks
+        pages = self.pages * self.tasks
         touched = min(self.records, self.keys, pages)
         # The bytes of all keys on the pages that a batch touches are copied.
         moved = self.keys * touched / pages
