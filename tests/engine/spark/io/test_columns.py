@@ -3,11 +3,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from kestrel_sql.spark.io import columns
-from kestrel_sql.spark.io.columns import from_rows, to_list, to_ordinals, to_rows
+from kestrel_sql.spark.io.columns import from_rows, rows_at, to_list, to_ordinals, to_rows, values_at
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 
@@ -92,3 +93,33 @@ def test_a_value_that_does_not_fit_is_refused() -> None:
 def test_ordinals_of_equal_and_unequal_length(ordinals: list[list[int]]) -> None:
     array = pa.array([[9], *ordinals], type=pa.list_(pa.int64()))
     assert to_ordinals(array.slice(1)) == ordinals
+
+
+_LISTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize("indices", [[], [0, 1, 2, 3], [1, 2], [3, 0], [2, 2, 1], [1]])
+@pytest.mark.parametrize("offset", [0, 2])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([5, None, 6, 7, 8, 9]),
+        pa.nulls(6, pa.string()),
+        pa.array([[]] * 6, _LISTS),
+        pa.array([[], None, [], [], [], []], _LISTS),
+        pa.array([[], [{"key": "a", "value": b"1"}], [], [], [{"key": "b", "value": None}], []], _LISTS),
+        pa.array([{"a": 1}, None, {"a": None}, {"a": 2}, {"a": 3}, {"a": 4}], pa.struct([("a", pa.int32())])),
+    ],
+)
+def test_values_at_indices_are_those_that_arrow_takes(column: pa.Array, offset: int, indices: list[int]) -> None:
+    given, at = column.slice(offset), np.array(indices, np.int64)
+    expected = given.take(pa.array(at))
+    found = values_at(given, at)
+    assert (found.type, found.to_pylist()) == (expected.type, expected.to_pylist())
+    found.validate(full=True)
+    assert rows_at(pa.RecordBatch.from_arrays([given], ["c"]), at).column(0).equals(expected)
+
+
+def test_consecutive_rows_are_not_copied() -> None:
+    rows = pa.RecordBatch.from_pydict({"a": [1, 2, 3, 4]})
+    assert rows_at(rows, np.array([1, 2])).column(0).buffers()[1].address == rows.column(0).buffers()[1].address
