@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
@@ -324,3 +326,24 @@ def test_a_name_that_is_almost_right(engine: MemoryEngine, capsys: pytest.Captur
         == ExitCode.REFUSED
     )
     assert "did you mean ORDERS?" in capsys.readouterr().err
+
+
+def test_sigterm_ends_a_server_that_does_not_serve_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = []
+
+    @contextmanager
+    def opening(*_: object) -> Iterator[None]:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            yield
+        finally:
+            released.append("lease")
+
+    monkeypatch.setattr("kestrel_sql.cli.serve._server", opening)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert main(["serve"]) == ExitCode.REFUSED
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert released == ["lease"]

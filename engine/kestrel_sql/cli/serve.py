@@ -99,6 +99,8 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
 
     sys.setswitchinterval(_SWITCH_S)
     config = _config(arguments)
+    # Until it serves, SIGTERM ends it as Ctrl-C does, so that a lease is released.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _traces(arguments, config) as traces, _server(arguments, config, traces, errors, stopped) as running:
             signal.signal(signal.SIGINT, stop)

@@ -93,7 +93,8 @@ INTERPRETED: Mapping[str, str] = {
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {UNVERIFIED}",
+    # Java collects garbage sooner than in a run: tests are to take little memory.
+    _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=64m {UNVERIFIED}",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.lightweightPlanChangeValidation": "false",
