@@ -298,7 +298,7 @@ class ProductionRun:
 
     def _restarts(self, query: RunningQuery, offsets: BrokerOffsets) -> bool:
         """Restart a query after an error that may be temporary; return whether it runs."""
-        if query.execution is None or self.stop.is_set():
+        if not query.was_begun or self.stop.is_set():
             return False
         query.look()
         if not query.may_be_retried or query.attempts >= len(_RETRY_S):

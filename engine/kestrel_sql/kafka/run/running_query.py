@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.errors import EngineError, QueryError
@@ -73,10 +75,18 @@ class RunningQuery:
         return self.prepared.stored.id
 
     def start(self, *, until_caught_up: bool) -> None:
-        """Start the query, or restart it from its checkpoint."""
-        around, stored = self.around, self.prepared.stored
+        """Start the query, or restart it from its checkpoint; where Spark cannot, `failure` says why."""
         self._before = self.failure.message if self.failure else ""
         self.failure = self._sink = None
+        try:
+            self.execution = self._begun(until_caught_up=until_caught_up)
+        except (Py4JJavaError, PySparkException) as error:
+            # A process that plans the source for Spark may die like any other.
+            self.failure = self._error(str(error))
+            self.progress.error = self.failure.message
+
+    def _begun(self, *, until_caught_up: bool) -> Any:
+        around, stored = self.around, self.prepared.stored
         partitions = stored.partitions
         spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
         records = open_source(around.spark, spec, Reading(stored.reading))
@@ -87,7 +97,12 @@ class RunningQuery:
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
-        self.execution = (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+        return (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether a start of the query was tried."""
+        return self.execution is not None or self.failure is not None
 
     @property
     def is_active(self) -> bool:
@@ -101,7 +116,7 @@ class RunningQuery:
             # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
-            self.failure = self._sink or self._reason()
+            self.failure = self._sink or self._error(str(self.execution.exception()))
         if self._final is not None:
             self.failure = self._final
         self.progress.error = self.failure.message if self.failure else ""
@@ -109,7 +124,7 @@ class RunningQuery:
 
     def _reports(self) -> list[Any]:
         """Spark's reports on batches that may be new. It keeps a hundred; to parse them all takes long."""
-        last = self.execution.lastProgress
+        last = None if self.execution is None else self.execution.lastProgress
         if last is None:
             return []
         newest = json.loads(last.json)
@@ -131,7 +146,8 @@ class RunningQuery:
         """Stop the query at once, with a permanent error."""
         self._final = self.failure = error
         self.progress.error = error.message
-        self.execution.stop()
+        if self.execution is not None:
+            self.execution.stop()
 
     def stop_if_idle(self, *, at_once: bool = False) -> bool:
         """Stop the query unless it is in a batch, or `at_once`; return whether it has ended."""
@@ -193,8 +209,8 @@ class RunningQuery:
         error = self.execution.exception()
         return error is None or (self.around.stop.is_set() and _StoppedError.__name__ in str(error))
 
-    def _reason(self) -> EngineError:
-        text = str(self.execution.exception())
+    def _error(self, text: str) -> EngineError:
+        """The error that Spark says in a text."""
         return error_of_text(self.checkpoint, text) or QueryError(f"{self.id}: {reason_of(text)}")
 
 

@@ -150,7 +150,7 @@ class BrokerQueries:
         for known in self._supervised.values():
             if known.running is None and known.retry_at is not None and time.monotonic() > known.retry_at:
                 self._start(known)
-            if known.running is not None and known.running.execution is not None and not known.stop.is_set():
+            if known.running is not None and known.running.was_begun and not known.stop.is_set():
                 known.running.look()
                 active.append(known)
                 self._revive(known, known.running)

@@ -1,0 +1,41 @@
+"""A run whose queries Spark cannot start at first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from kestrel_sql.kafka.source.source import open_source
+from kestrel_sql.spark.io.arrow_passes import Passes
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import produce, read
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_start_that_spark_refuses_is_tried_again(
+    applications: Applications, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process in which Spark plans a source may be killed like any other."""
+    source, sink, servers = topic(1), topic(1), applications.config.servers
+    produce(servers, source, [("a", '{"V":1}', 1)])
+    refusals = [PySparkException("a process of Spark has died")]
+
+    def refused(*given: Any) -> Passes:
+        if refusals:
+            raise refusals.pop()
+        return open_source(*given)
+
+    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.open_source", refused)
+    run = applications.catch_up(
+        f"CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
+        f"CREATE STREAM C WITH (KAFKA_TOPIC='{sink}') AS SELECT * FROM S;",
+        tmp_path,
+    )
+    assert run.well
+    assert "CSAS_C_0: a process of Spark has died; trying again" in run.text
+    assert [value for _, _, value, _ in read(servers, sink, 1)] == [b'{"V":1}']
