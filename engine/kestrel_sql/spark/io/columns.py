@@ -101,8 +101,13 @@ def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
     lengths = np.diff(bounds)
     flat = ordinals.values.to_numpy()
     heads = flat[np.minimum(bounds[:-1], max(len(flat) - 1, 0))] if len(flat) else flat
-    if len(lengths) and lengths.min() > 0 and (np.diff(heads) > 0).all():
-        return np.arange(len(lengths))
+    if len(lengths) and lengths.min() > 0:
+        if (np.diff(heads) > 0).all():
+            return np.arange(len(lengths))
+        # Rows of several readers are a few sorted runs, which this merges.
+        order = np.argsort(heads, kind="stable")
+        if (np.diff(heads[order]) > 0).all():
+            return order
     depth = int(lengths.max(initial=0))
     steps = [np.where(lengths > at, flat[np.minimum(bounds[:-1] + at, len(flat) - 1)], _ABOVE) for at in range(depth)]
     return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))

@@ -23,7 +23,7 @@ from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import codes_of, order_of, valid
-from kestrel_sql.spark.state.keyed_columns import KeyedColumns, types_of
+from kestrel_sql.spark.state.keyed_columns import ENVELOPE_NAMES, KeyedColumns, types_of
 
 MAX_MATCHES = 1 << 18
 """Roughly the most outputs in memory at once; a right row may meet all left rows."""
@@ -95,11 +95,12 @@ class ColumnForeignKeyJoin(KeyedColumns):
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         usable = self._usable(rows, self._inputs[_LEFT]) | self._usable(rows, self._inputs[_RIGHT])
-        rows = rows_at(rows, order_of(rows, usable))
-        if not rows.num_rows:
+        arrived = order_of(rows, usable)
+        if not len(arrived):
             return
-        left = _table(rows, self._inputs[_LEFT], self._operator.key_bytes)
-        right = _table(rows, self._inputs[_RIGHT], self._operator.foreign_key_bytes)
+        left = _table(rows, arrived, self._inputs[_LEFT], self._operator.key_bytes)
+        right = _table(rows, arrived, self._inputs[_RIGHT], self._operator.foreign_key_bytes)
+        rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
         foreign = _names(left.fields["x"], self._operator.foreign_key_bytes)
         lefts, rights = _involved(left, right, foreign, state)
         _number(left, right, lefts, rights, state)
@@ -145,9 +146,10 @@ class ColumnForeignKeyJoin(KeyedColumns):
         return self._value([*sides[_LEFT], *sides[_RIGHT]], part, lefts < 0)
 
 
-def _table(rows: pa.RecordBatch, handle: Handle, key_bytes: KeyBytes) -> _Table:
-    at = np.flatnonzero(rows.column("rel").to_numpy() == handle.relation)
-    structs = values_at(rows.column(struct_column(handle.relation)), at)
+def _table(rows: pa.RecordBatch, arrived: Numbers, handle: Handle, key_bytes: KeyBytes) -> _Table:
+    """The rows of an input among those at the indices `arrived`."""
+    at = np.flatnonzero(rows.column("rel").to_numpy()[arrived] == handle.relation)
+    structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
     fields = {each.name: child for each, child in zip(structs.type, structs.flatten(), strict=True)}
     return _Table(handle, at, fields, _names(fields["k"], key_bytes))
 

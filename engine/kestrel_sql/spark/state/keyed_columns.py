@@ -31,7 +31,7 @@ from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.schema import Column
 
-_ENVELOPE = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
+ENVELOPE_NAMES = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
 
 
 class KeyedColumns(ABC):
@@ -62,7 +62,7 @@ class KeyedColumns(ABC):
             fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
             sides.append(SideRows(handle, at, fields))
         keys = self._keys(sides)
-        rows = rows_at(rows.select(_ENVELOPE), arrived)
+        rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
         codes = codes_of(keys)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
@@ -96,7 +96,7 @@ class KeyedColumns(ABC):
             kind = self._made.field(struct_column(self._output.relation)).type
             structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
             made = Made(self._output.relation, structs, times, positions_of(at))
-            yield from enveloped(rows_at(rows.select(_ENVELOPE), at), made, self._made, task)
+            yield from enveloped(rows_at(rows.select(ENVELOPE_NAMES), at), made, self._made, task)
 
     def _own_keys(self, keyed: KeyedRows, at: Numbers) -> pa.StructArray:
         """The keys of rows as keys of their outputs."""
