@@ -48,7 +48,7 @@ def test_a_foreign_or_damaged_state_is_refused_and_a_repaired_one_resumes(
     document = json.loads(sound)
     document["queries"][0]["pages"] = 16
     manifest.write_text(json.dumps(document))
-    assert "its tasks have 64 pages, and those of the query 16" in refused()
+    assert "its tasks have 32 pages, and those of the query 16" in refused()
     manifest.write_text(sound)
     files = [file for file in tmp_path.glob("queries/*/state/0/*/[!_.]*") if file.suffix in (".zip", ".changelog")]
     contents = {file: file.read_bytes() for file in files}

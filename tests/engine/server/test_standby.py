@@ -105,7 +105,7 @@ def test_a_query_starts_when_the_store_answers_again(monkeypatch: pytest.MonkeyP
 
     def run(_: object, known: Any, __: object) -> None:
         started.append(known.query.id)
-        known.running = SimpleNamespace(execution=None)
+        known.running = SimpleNamespace(execution=None, was_begun=False)
 
     monkeypatch.setattr(BrokerQueries, "_prepared", prepared)
     monkeypatch.setattr(BrokerQueries, "_run", run)
