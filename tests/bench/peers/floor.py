@@ -229,7 +229,7 @@ def _consumer(servers: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": servers,
-            "group.id": "packed",
+            "group.id": "floor",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",

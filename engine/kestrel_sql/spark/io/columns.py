@@ -115,7 +115,7 @@ def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
 
 def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """The rows at these indices, without a copy if those are consecutive."""
-    if is_slice(indices):
+    if _is_slice(indices):
         return rows.slice(int(indices[0]) if len(indices) else 0, len(indices))
     at = pa.array(indices)
     return pa.RecordBatch.from_arrays([_taken(column, at) for column in rows.columns], schema=rows.schema)
@@ -123,12 +123,12 @@ def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBa
 
 def values_at(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     """The values at these indices, without a copy if those are consecutive."""
-    if is_slice(indices):
+    if _is_slice(indices):
         return array.slice(int(indices[0]) if len(indices) else 0, len(indices))
     return _taken(array, pa.array(indices))
 
 
-def is_slice(indices: npt.NDArray[np.int64]) -> bool:
+def _is_slice(indices: npt.NDArray[np.int64]) -> bool:
     """Whether indices are consecutive."""
     return bool((np.diff(indices) == 1).all())
 
