@@ -65,10 +65,18 @@ def test_operators_with_and_without_state_share_a_daemon() -> None:
 def _operators_daemons(jvm: int) -> Iterator[int]:
     """The daemons of a JVM that serve Spark SQL; those of RDDs have another environment."""
     for children in Path(f"/proc/{jvm}/task").glob("*/children"):
-        for child in map(int, children.read_text().split()):
-            command, given = (Path(f"/proc/{child}/{name}").read_bytes() for name in ("cmdline", "environ"))
+        for child in map(int, _read_of_process(children).split()):
+            command, given = (_read_of_process(Path(f"/proc/{child}/{name}")) for name in ("cmdline", "environ"))
             if command.endswith(b"\0pyspark.worker\0") and b"\0PYTHON_UDF_BATCH_SIZE=" in given:
                 yield child
+
+
+def _read_of_process(file: Path) -> bytes:
+    """What a file of a thread or process says; nothing if that ended after it was listed."""
+    try:
+        return file.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 @pytest.mark.parametrize(
