@@ -55,8 +55,7 @@ _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
-_ROOT = Path(__file__).parents[2]
-_BUILT = _ROOT / "build"
+_BUILT = Path(__file__).parents[2] / "build"
 
 _MOST_WORK, _LEAST_RATE = (2.05, 1.2), (0.5, 0.9)
 """The goals as ratios to Kafka Streams, for the filter and for all other jobs."""
@@ -139,9 +138,7 @@ def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subp
     outputs = JOBS[job].outputs(WHOLE) / WHOLE
     sources = ",".join(JOBS[job].topics)
     options = [servers, sources, sink, str(folder / "checkpoint"), str(BATCH), str(outputs)]
-    # Spark's workers import what the job passes them.
-    settings = {**os.environ, "HEAP": HEAP, "PYTHONPATH": str(_ROOT)}
-    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], settings)
+    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], {**os.environ, "HEAP": HEAP})
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:

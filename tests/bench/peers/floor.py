@@ -179,9 +179,20 @@ def start_floor(spark: SparkSession, rows: DataFrame | None, options: Mapping[st
         blobs = spark.readStream.format(_NAME).options(**options).load()
     else:
         blobs = rows.select("key", "value").mapInArrow(_packed, BLOBS)
-    echoed = blobs.groupBy("part").transformWithState(Echo(float(options["outputs"])), BLOBS, "Update", "None")
-    writer = echoed.writeStream.foreachBatch(_transactional(options["servers"], options["sink"]))
+    writer = _echoed(blobs, float(options["outputs"])).writeStream
+    writer = writer.foreachBatch(_transactional(options["servers"], options["sink"]))
     writer.outputMode("update").option("checkpointLocation", f"{folder}/{options['sink']}").start()
+
+
+def echoed(rows: DataFrame, key: str, value: str) -> DataFrame:
+    """Rows as they pass a stateful processor that does nothing: two columns of numbers go there and back."""
+    texts = (f"CAST(CAST({column} AS STRING) AS BINARY) AS {name}" for name, column in (("key", key), ("value", value)))
+    blobs = rows.selectExpr(*texts).mapInArrow(_packed, BLOBS)
+    return _echoed(blobs, 1).mapInArrow(_unpacked, "key BINARY, value BINARY")
+
+
+def _echoed(blobs: DataFrame, outputs: float) -> DataFrame:
+    return blobs.groupBy("part").transformWithState(Echo(outputs), BLOBS, "Update", "None")
 
 
 def _transactional(servers: str, sink: str) -> Callable[[DataFrame, int], None]:
