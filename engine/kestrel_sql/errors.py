@@ -221,6 +221,14 @@ class AccessError(QueryError):
     code = "ACCESS"
 
 
+class KafkaConfigError(QueryError):
+    """A property that a client of Kafka refuses; `reason` is its sentence."""
+
+    def __init__(self, reason: str) -> None:
+        hint = "see the properties of --kafka-config, and the files that they name"
+        super().__init__(f"the Kafka configuration is invalid: {reason}", hint=hint)
+
+
 class CheckpointError(EngineError):
     """A checkpoint that a query cannot resume; the message names both and says what does not match."""
 

@@ -77,6 +77,8 @@ def test_the_reason_of_an_error_is_one_sentence_and_ours_if_there_is_one() -> No
         " no\n"
     )
     assert reason_of(proxy + "\n\tat py4j.Protocol") == "ValueError: no"
+    called = proxy.replace("ValueError: no", "py4j.protocol.Py4JJavaError: An error occurred while calling o1.f")
+    assert reason_of(f"{called}: a.B: aborted\n\tat a.b\nCaused by: a.C: the disk is gone\n") == "the disk is gone"
 
 
 def test_a_file_gets_a_line_whenever_a_state_changes(tmp_path: Path) -> None:

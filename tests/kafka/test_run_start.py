@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +40,19 @@ def test_a_start_that_spark_refuses_is_tried_again(
     assert run.well
     assert "CSAS_C_0: a process of Spark has died; trying again" in run.text
     assert [value for _, _, value, _ in read(servers, sink, 1)] == [b'{"V":1}']
+
+
+def test_a_property_that_java_s_client_refuses_ends_the_query_with_its_name(
+    applications: Applications, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source, sink = topic(1), topic(1)
+    produce(applications.config.servers, source, [("a", '{"V":1}', 1)])
+    refused = replace(applications.config, properties={**applications.config.properties, "session.timeout.ms": "lots"})
+    run = replace(applications, config=refused).catch_up(
+        f"CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
+        f"CREATE STREAM C WITH (KAFKA_TOPIC='{sink}') AS SELECT * FROM S;",
+        tmp_path,
+    )
+    assert not run.well
+    assert "the Kafka configuration is invalid: Invalid value lots for configuration session.timeout.ms" in run.text
+    assert "trying again" not in run.text

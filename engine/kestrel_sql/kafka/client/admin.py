@@ -12,12 +12,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient  # noqa: TID251 - the only module that makes one
 
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 
 _HEARD = 50
 _LOOK_S = 1.0
-_CONFIGURED = "see the properties of --kafka-config, and the files that they name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ def admin_client(config: KafkaConfig) -> Any:
     """Return the client of this process for a broker (see `admin`).
 
     Raises:
-        QueryError: librdkafka refuses a property.
+        KafkaConfigError: librdkafka refuses a property.
     """
     return admin(config).client
 
@@ -46,12 +45,12 @@ def admin(config: KafkaConfig) -> Admin:
     client does.
 
     Raises:
-        QueryError: librdkafka refuses a property.
+        KafkaConfigError: librdkafka refuses a property.
     """
     try:
         return _cached(config)
     except KafkaException as error:
-        raise QueryError(f"the Kafka configuration is invalid: {error.args[0].str()}", hint=_CONFIGURED) from error
+        raise KafkaConfigError(error.args[0].str()) from error
 
 
 def describe_topics(

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import StoredQuery
@@ -135,7 +135,8 @@ class RunningQuery:
     @property
     def may_be_retried(self) -> bool:
         """Whether the query failed for the first time with an error that may pass, such as an absent broker."""
-        return self.failure is not None and self._final is None and self.failure.message != self._before
+        is_permanent = self._final is not None or isinstance(self.failure, KafkaConfigError)
+        return self.failure is not None and not is_permanent and self.failure.message != self._before
 
     def retry(self, *, until_caught_up: bool) -> None:
         """Restart the query from its checkpoint, and count the attempt."""
@@ -211,6 +212,9 @@ class RunningQuery:
 
     def _error(self, text: str) -> EngineError:
         """The error that Spark says in a text."""
+        refused = re.findall(r"org\.apache\.kafka\.common\.config\.ConfigException: (.+)", text)
+        if refused:
+            return KafkaConfigError(refused[-1])
         return error_of_text(self.checkpoint, text) or QueryError(f"{self.id}: {reason_of(text)}")
 
 
@@ -222,13 +226,13 @@ def _slots(spark: SparkSession) -> int:
 def reason_of(text: str) -> str:
     """Return the message of an error of Spark.
 
-    That of a QueryError, else of a Python exception, else of the innermost cause.
+    That of a QueryError, else of a Python exception unless it only tells of one in Java, else of the innermost cause.
     """
     own = re.findall(r"(?:kestrel_sql\.errors\.)?QueryError: (.+)", text)
     if own:
         return str(own[-1])
     python = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
-    if python:
+    if python and not python[-1].startswith(f"{Py4JJavaError.__module__}.{Py4JJavaError.__name__}"):
         return str(python[-1])
     causes = re.findall(r"Caused by: (?:[\w.$]+: )?(.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
