@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient  # noqa: TID251 - the only module that makes one
 
-from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError
+from kestrel_sql.errors import EngineError, KafkaConfigError
 from kestrel_sql.kafka.client.config import KafkaConfig
 
 _HEARD = 50
