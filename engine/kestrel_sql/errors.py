@@ -224,6 +224,8 @@ class AccessError(QueryError):
 class KafkaConfigError(QueryError):
     """A property that a client of Kafka refuses; `reason` is its sentence."""
 
+    code = "KAFKA_CONFIG"
+
     def __init__(self, reason: str) -> None:
         hint = "see the properties of --kafka-config, and the files that they name"
         super().__init__(f"the Kafka configuration is invalid: {reason}", hint=hint)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from pathlib import Path
 
@@ -20,9 +19,6 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(names())}", file=sys.stderr)
         return 2
-    # Spark's workers import what a bench passes them.
-    root = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     for name in wanted or names():
         print(f"== {name}")
         importlib.import_module(f"tests.bench.{name}").main()

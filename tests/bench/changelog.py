@@ -39,7 +39,7 @@ from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.handles import row_columns
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.types import schema_text, to_spark
-from tests.bench.measure import interleaved, machine, median_ratio
+from tests.bench.measure import ROOT, interleaved, machine, median_ratio
 from tests.bench.peers.floor import echoed
 from tests.bench.tables import write_table
 
@@ -60,6 +60,12 @@ SETTINGS = {
 }
 _ENVELOPE = ("0 AS q", "ordinal AS off", "0 AS part", "'s' AS topic", "TS AS ts")
 _runs = count()
+
+
+def opened() -> SparkSession:
+    """A session whose workers can import what a bench passes them."""
+    os.environ["PYTHONPATH"] = str(ROOT)
+    return open_session("local[2]", SETTINGS)
 
 
 def planned(statements: str) -> Pipeline:
@@ -181,7 +187,7 @@ def compared(spark: SparkSession, keys: int, rounds: int = ROUNDS) -> tuple[Mapp
 
 def main() -> None:
     """Measure and print."""
-    spark = open_session("local[2]", SETTINGS)
+    spark = opened()
     print(f"{ROWS:,} rows in {BATCHES} micro-batches, every row a result, {machine()}, median of {ROUNDS} rounds")
     rows = []
     for keys, goal in ((1_000, 0.6), (100_000, 0.8)):

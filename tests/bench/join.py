@@ -18,13 +18,12 @@ from pathlib import Path
 import numpy as np
 from pyspark.sql import functions as F
 
-from kestrel_sql.spark.runtime.session import open_session
 from tests.bench.changelog import (
     BATCHES,
-    SETTINGS,
     between,
     decoded,
     drained,
+    opened,
     planned,
     reached_or_missed,
     stream,
@@ -49,7 +48,7 @@ VALUES = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "ordinal"
 
 def main() -> None:
     """Measure and print."""
-    spark = open_session("local[2]", SETTINGS)
+    spark = opened()
     folder = Path(tempfile.mkdtemp(prefix="kestrel-bench-"))
     random = np.random.default_rng(7)
     total = 2 * ROWS

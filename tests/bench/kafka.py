@@ -37,7 +37,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.kafka_jobs import JOBS, records
-from tests.bench.measure import machine, processor_seconds, seconds_by_owner
+from tests.bench.measure import ROOT, machine, processor_seconds, seconds_by_owner
 from tests.bench.tables import write_table
 from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
@@ -55,7 +55,7 @@ _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
-_BUILT = Path(__file__).parents[2] / "build"
+_BUILT = ROOT / "build"
 
 _MOST_WORK, _LEAST_RATE = (2.05, 1.2), (0.5, 0.9)
 """The goals as ratios to Kafka Streams, for the filter and for all other jobs."""
@@ -138,7 +138,9 @@ def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subp
     outputs = JOBS[job].outputs(WHOLE) / WHOLE
     sources = ",".join(JOBS[job].topics)
     options = [servers, sources, sink, str(folder / "checkpoint"), str(BATCH), str(outputs)]
-    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], {**os.environ, "HEAP": HEAP})
+    # Spark's workers import what the job passes them.
+    settings = {**os.environ, "HEAP": HEAP, "PYTHONPATH": str(ROOT)}
+    return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], settings)
 
 
 def quix(job: str, servers: str, sink: str, folder: Path) -> subprocess.Popen[bytes]:

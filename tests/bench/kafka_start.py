@@ -35,6 +35,8 @@ from tests.kafka.processes import kill
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 _BEGUN = "KESTREL_BENCH_BEGUN"
 _MOST_S = 600.0
+_HEAP = "1g"
+"""The heap of PySpark by hand, as Kestrel has it by default."""
 
 FILTER = """
 CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON');
@@ -154,7 +156,9 @@ def _kestrel(servers: str, script: str, folder: Path, begun: float) -> Popen[byt
 
 def _pyspark(servers: str, sinks: Sequence[str], folder: Path) -> Popen[bytes]:
     job = ["filter", servers, "orders", ",".join(sinks), str(folder), demo.OPTIONS[-1], "1"]
-    return Popen([sys.executable, "-m", "tests.bench.peers.spark_job", *job], stdout=DEVNULL, stderr=DEVNULL)
+    command = [sys.executable, "-m", "tests.bench.peers.spark_job", *job]
+    with (folder / "started").open("wb") as out:
+        return Popen(command, env={**os.environ, "HEAP": _HEAP}, stdout=out, stderr=DEVNULL)
 
 
 def _watch(process: Popen[bytes], servers: str, sinks: Sequence[str], begun: float) -> tuple[float, float]:
@@ -203,15 +207,15 @@ def main() -> None:
             produce(broker.address, "orders", demo.orders())
             print(f"  {way}: {name}, round {turn + 1}", flush=True)
             begun = time.time()
-            started = "not measured"
             if way == "pyspark":
                 create(broker.address, demo.PARTITIONS, *sinks)
                 last, busy = _watch(_pyspark(broker.address, sinks, Path(folder)), broker.address, sinks, begun)
+                started = float((Path(folder) / "started").read_text()) - begun
             else:
                 run = _kestrel(broker.address, script, Path(folder), begun)
                 last, busy = _watch(run, broker.address, sinks, begun)
-                started = f"{_print_spans(Path(folder) / 'spans', len(sinks)):.1f} s"
-            rows.append([name, way, started, f"{last:.1f} s", f"{busy:.0f} s"])
+                started = _print_spans(Path(folder) / "spans", len(sinks))
+            rows.append([name, way, f"{started:.1f} s", f"{last:.1f} s", f"{busy:.0f} s"])
     columns = ["Application", "Way", "All queries have started", "First output of the last", "Processor time"]
     write_table("start", columns, rows)
 

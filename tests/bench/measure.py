@@ -65,6 +65,9 @@ def processor_seconds(process: int) -> float:
     return sum(_ticks(each, 4) for each in descendants(process)) / os.sysconf("SC_CLK_TCK")
 
 
+ROOT = Path(__file__).parents[2]
+"""The folder of the project."""
+
 _OWNERS = {
     "C1 ": "the JVM's compiler",
     "C2 ": "the JVM's compiler",

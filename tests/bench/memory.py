@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kestrel_sql.spark.runtime.session import open_session
-from tests.bench.changelog import FILES, ROWS, SETTINGS, STATEMENTS, between, decoded, planned, stream, write_rows
+from tests.bench.changelog import FILES, ROWS, STATEMENTS, between, decoded, opened, planned, stream, write_rows
 from tests.bench.measure import descendants, machine
 
 BATCHES = 50
@@ -48,7 +47,7 @@ def main() -> None:
         {"K": random.integers(0, 1_000, ROWS), "V": random.integers(0, 100, ROWS), "TS": np.arange(ROWS)},
         BATCHES,
     )
-    spark = open_session("local[2]", SETTINGS)
+    spark = opened()
     pipeline = planned(STATEMENTS)
     values = {"V": "V", "ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "ordinal", "K": "K"}
     frame = between(spark, decoded(stream(spark, given), pipeline, values), pipeline)

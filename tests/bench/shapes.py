@@ -25,8 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.runtime.session import open_session
-from tests.bench.changelog import BATCHES, SETTINGS, between, decoded, drained, planned, stream, write_rows
+from tests.bench.changelog import BATCHES, between, decoded, drained, opened, planned, stream, write_rows
 from tests.bench.measure import machine, processor_seconds
 from tests.bench.tables import write_table
 
@@ -179,7 +178,7 @@ def serve(folder: Path) -> None:
     given = folder / "in"
     work = Path(tempfile.mkdtemp(dir=folder))
     (work / "in").symlink_to(given)
-    spark = open_session("local[2]", SETTINGS)
+    spark = opened()
     for name in map(str.strip, sys.stdin):
         pipeline = planned(statements(name))
         started = time.perf_counter()

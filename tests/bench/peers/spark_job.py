@@ -2,7 +2,8 @@
 
 `filter` is the job as a user writes it, with Spark's own sink; several sinks, with commas between them, get a query
 each. `floor` is what no stateful job in Python can do without (tests/bench/peers/floor.py), in the session of a run of
-Kestrel. The environment variable HEAP is the heap of the JVM, such as 2g.
+Kestrel. The environment variable HEAP is the heap of the JVM, such as 2g. When all queries have started, the job prints
+the time (Unix, s).
 
 python -m tests.bench.peers.spark_job filter|floor SERVERS SOURCE[,SOURCE…] SINK[,SINK…] CHECKPOINT RECORDS_A_BATCH \
 OUTPUTS
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -49,6 +51,7 @@ def main(job: str, servers: str, sources: str, sinks: str, folder: str, records:
         for sink in sinks.split(","):
             writer = written.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
             writer.option("topic", sink).option("checkpointLocation", f"{folder}/{sink}").start()
+    print(time.time(), flush=True)
     spark.streams.awaitAnyTermination()
 
 
