@@ -17,6 +17,7 @@ Quix Streams gets an environment of its own under build/; Kafka Streams is built
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import shutil
@@ -53,6 +54,8 @@ HEAP = os.environ.get("HEAP", "2g")
 TABLE = os.environ.get("TABLE", "kafka")
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
+_PAUSE_S, _LONGEST_BURST_S = 0.06, 1.0
+"""Outputs are written together if there is no longer pause between them; ways without pauses are not waited for."""
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
 _BUILT = ROOT / "build"
@@ -220,20 +223,25 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
 
 
 def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.Popen[bytes]) -> list[Seen]:
-    """Return the moments when the wanted numbers of outputs were written. Transaction markers count too, but are
-    few.
+    """Return the moments when the wanted numbers of outputs were written, each at the end of what is written together.
+
+    A way that works in batches writes the outputs of a batch within a part of its time, so that a moment amid them would
+    count too many or too few. Transaction markers count too, but are few.
     """
     deadline = time.monotonic() + _LONGEST_S
     found: list[Seen] = []
     with closing(_watcher(servers, "read_uncommitted")) as watcher:
-        while len(found) < len(marks):
-            written = _end(watcher, sink)
-            while len(found) < len(marks) and written >= marks[len(found)]:
-                owners = seconds_by_owner(process.pid)
-                found.append(Seen(time.monotonic(), written, processor_seconds(process.pid), owners))
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
-            time.sleep(0.02)
+        for mark in marks:
+            written, grown, reached = 0, time.monotonic(), math.inf
+            while written < mark or time.monotonic() < min(grown + _PAUSE_S, reached + _LONGEST_BURST_S):
+                before, written = written, _end(watcher, sink)
+                grown = time.monotonic() if written > before else grown
+                reached = min(reached, time.monotonic()) if written >= mark else math.inf
+                if time.monotonic() > deadline or process.poll() is not None:
+                    raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
+                time.sleep(0.01)
+            owners = seconds_by_owner(process.pid)
+            found.append(Seen(time.monotonic(), written, processor_seconds(process.pid), owners))
     return found
 
 
