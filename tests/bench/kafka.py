@@ -1,6 +1,6 @@
 """Records a second from topic to topic: `kestrel run`, Kafka Streams, PySpark by hand, and Quix Streams, on one broker.
 
-    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 BATCH=100000 by default, as environment variables;
+    python -m tests.bench kafka          (ROWS=400000 WARM=4 ROUNDS=2 BATCH=200000 by default, as environment variables;
                                           JOBS and WAYS choose some, such as JOBS=filter,session WAYS=kestrel,streams)
 
 Each way is a process of its own that reads the same topics and writes a fresh one; they take turns. All but Spark's own
@@ -49,7 +49,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "2"))
 WANTED = os.environ.get("JOBS", ",".join(JOBS)).split(",")
 WAYS = os.environ.get("WAYS", "kestrel,streams,pyspark,floor,quix").split(",")
 WHOLE = (WARM + 1) * ROWS
-PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "100000"))
+PARTITIONS, BATCH = 2, int(os.environ.get("BATCH", "200000"))
 HEAP = os.environ.get("HEAP", "2g")
 TABLE = os.environ.get("TABLE", "kafka")
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))

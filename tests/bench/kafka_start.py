@@ -48,7 +48,8 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
     "four chained queries": (demo.SCRIPT, demo.SINKS),
 }
 
-QUERIES, WAYS = int(os.environ.get("QUERIES", "200")), os.environ.get("WAYS", "kestrel,pyspark").split(",")
+QUERIES = int(os.environ.get("QUERIES", "200"))
+WAYS = [way for way in ("kestrel", "pyspark") if way in os.environ.get("WAYS", "kestrel,pyspark").split(",")]
 MANY = [f"large{number}" for number in range(QUERIES)]
 
 

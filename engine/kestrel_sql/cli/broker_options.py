@@ -13,7 +13,7 @@ from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
-from kestrel_sql.kafka.run.run import RunSettings, StoreUri
+from kestrel_sql.kafka.run.run import BATCH_RECORDS, RunSettings, StoreUri
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.spark.checkpoint.compatibility import folder_of
 
@@ -39,9 +39,9 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument(
         "--batch-records",
         type=_count,
-        default=100_000,
+        default=BATCH_RECORDS,
         metavar="N",
-        help="about how many records a query takes at once",
+        help=f"about how many records a query takes at once (default: {BATCH_RECORDS})",
     )
     group.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; default: local[*]")
     group.add_argument(
