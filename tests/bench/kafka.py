@@ -17,7 +17,6 @@ Quix Streams gets an environment of its own under build/; Kafka Streams is built
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import shutil
@@ -54,8 +53,8 @@ HEAP = os.environ.get("HEAP", "2g")
 TABLE = os.environ.get("TABLE", "kafka")
 _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
-_PAUSE_S, _LONGEST_BURST_S = 0.06, 1.0
-"""Outputs are written together if there is no longer pause between them; ways without pauses are not waited for."""
+_PAUSE_S = 0.06
+"""Outputs of a batch are written without a longer pause."""
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
 _BUILT = ROOT / "build"
@@ -214,7 +213,7 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
     made, reached = JOBS[job].outputs, JOBS[job].reached
     marks = [int(made(count) * reached) for count in (ROWS // 4, ROWS, WARM * ROWS, WHOLE)]
     try:
-        quarter, first, warm, end = _watched(servers, sink, marks, process)
+        quarter, first, warm, end = _watched(servers, sink, marks, made(BATCH), process)
         _await_committed(servers, sink, marks[-1])
     finally:
         kill(process)
@@ -222,27 +221,37 @@ def measured(way: Start, job: str, servers: str, folder: Path) -> Measured:
     return Measured(first.rate(quarter), end.rate(warm), end.work(warm), end.shares(warm))
 
 
-def _watched(servers: str, sink: str, marks: Sequence[int], process: subprocess.Popen[bytes]) -> list[Seen]:
-    """Return the moments when the wanted numbers of outputs were written, each at the end of what is written together.
+def _watched(
+    servers: str, sink: str, marks: Sequence[int], most: float, process: subprocess.Popen[bytes]
+) -> list[Seen]:
+    """Return the moments when the wanted numbers of outputs were written.
 
-    A way that works in batches writes the outputs of a batch within a part of its time, so that a moment amid them would
-    count too many or too few. Transaction markers count too, but are few.
+    A way that works in batches writes the outputs of a batch, `most` at most, within a part of its time, so that a moment
+    amid them would count too many or too few: it is that of the last one before a pause. Transaction markers count too,
+    but are few.
     """
     deadline = time.monotonic() + _LONGEST_S
+    reached: list[Seen] = []
     found: list[Seen] = []
+    written, grown = 0, time.monotonic()
     with closing(_watcher(servers, "read_uncommitted")) as watcher:
-        for mark in marks:
-            written, grown, reached = 0, time.monotonic(), math.inf
-            while written < mark or time.monotonic() < min(grown + _PAUSE_S, reached + _LONGEST_BURST_S):
-                before, written = written, _end(watcher, sink)
-                grown = time.monotonic() if written > before else grown
-                reached = min(reached, time.monotonic()) if written >= mark else math.inf
-                if time.monotonic() > deadline or process.poll() is not None:
-                    raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
-                time.sleep(0.01)
-            owners = seconds_by_owner(process.pid)
-            found.append(Seen(time.monotonic(), written, processor_seconds(process.pid), owners))
+        while len(found) < len(marks):
+            before, written = written, _end(watcher, sink)
+            now = time.monotonic()
+            grown = now if written > before else grown
+            while len(reached) < len(marks) and written >= marks[len(reached)]:
+                reached.append(_seen(process, now, written))
+            if len(reached) > len(found) and now > grown + _PAUSE_S:
+                last = _seen(process, grown, written)
+                found += [last if written - each.records <= most else each for each in reached[len(found) :]]
+            if now > deadline or process.poll() is not None:
+                raise UnfinishedError(f"{sink} has {written} of {marks[-1]} records, and there is no more to come")
+            time.sleep(0.01)
     return found
+
+
+def _seen(process: subprocess.Popen[bytes], moment: float, written: int) -> Seen:
+    return Seen(moment, written, processor_seconds(process.pid), seconds_by_owner(process.pid))
 
 
 def _await_committed(servers: str, sink: str, expected: int) -> None:
