@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Each of several JVMs takes less memory: see `kestrel_sql.spark.runtime.session`.
-    os.environ.setdefault("KESTREL_TEST_HEAP", "512m")
+    os.environ.setdefault("KESTREL_TEST_HEAP", "600m")
 
 # Tests and what they start leave no JVM behind.
 os.environ["KESTREL_COLD"] = "1"

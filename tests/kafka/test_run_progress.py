@@ -72,6 +72,7 @@ def test_the_reason_of_an_error_is_one_sentence_and_ours_if_there_is_one() -> No
     assert reason_of(java) == "the inner word"
     python = "Traceback\n  File x\nengine.errors.QueryError: the topic t is gone\n\tat org.apache"
     assert reason_of(python) == "the topic t is gone"
+    assert reason_of("Traceback\n  File x\nkestrel_sql.errors.AccessError: no ACL\n\tat org.apache") == "no ACL"
     proxy = (
         'Return Message: Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\n    ~^^\nValueError:'
         " no\n"

@@ -226,9 +226,10 @@ def _slots(spark: SparkSession) -> int:
 def reason_of(text: str) -> str:
     """Return the message of an error of Spark.
 
-    That of a QueryError, else of a Python exception unless it only tells of one in Java, else of the innermost cause.
+    That of an error of ours, else of a Python exception (unless it only tells of one in Java), else of the innermost
+    cause.
     """
-    own = re.findall(r"(?:kestrel_sql\.errors\.)?QueryError: (.+)", text)
+    own = re.findall(r"(?:kestrel_sql\.errors\.\w+|QueryError): (.+)", text)
     if own:
         return str(own[-1])
     python = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
