@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -72,16 +73,10 @@ class ForeignKeyJoin:
         lefts, subscribers = state.setdefault("left", {}), state.setdefault("subscribers", {})
         packed_key = self.key_bytes(key)
         old: list[Any] | None = lefts.pop(packed_key, None)
-        if old is not None and old[FOREIGN] is not None:
-            subscribed = subscribers[old[FOREIGN]]
-            del subscribed[packed_key]
-            if not subscribed:
-                del subscribers[old[FOREIGN]]
+        foreign = None if row.value is None else self._foreign(row)
+        subscribe(subscribers, packed_key, None if old is None else old[FOREIGN], foreign)
         if row.value is not None:
-            foreign = self._foreign(row)
             lefts[packed_key] = [list(key), list(row.value), foreign]
-            if foreign is not None:
-                subscribers.setdefault(foreign, {})[packed_key] = None
         return old
 
     def _foreign(self, row: Row) -> bytes | None:
@@ -107,3 +102,18 @@ class ForeignKeyJoin:
         if right is None and self.join_type is JoinType.INNER:
             return None
         return pair(left, None if right is None else restored_row(right[0]), (self.left_width, self.right_width))
+
+
+def subscribe(
+    subscribers: MutableMapping[bytes, dict[bytes, None]], key: bytes, before: bytes | None, foreign: bytes | None
+) -> None:
+    """Move a left row, by its packed key, from the subscribers of one right row to those of another; None is no row."""
+    if before == foreign:
+        return
+    if before is not None:
+        subscribed = subscribers[before]
+        del subscribed[key]
+        if not subscribed:
+            del subscribers[before]
+    if foreign is not None:
+        subscribers.setdefault(foreign, {})[key] = None

@@ -1,84 +1,117 @@
-"""Joins tables by foreign key over whole columns of a page.
+"""Joins tables by foreign key over whole columns of a page; the row-by-row operator says what is right.
 
-The operator itself finds the rows that meet, because a change of a right row meets the rows that refer to it at that
-moment. It gets numbers of rows instead of their keys and values; results are taken from columns by these numbers.
+Only subscriptions are followed row by row, because a right row meets the left rows that refer to it at that moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Numbers
-from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, State, Value
+from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin, subscribe
+from kestrel_sql.operators.operator import KeyBytes, State
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import from_rows, rows_at, to_rows, values_at
+from kestrel_sql.spark.io.columns import Rows, from_rows, rows_at, to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import codes_of, order_of, valid
 from kestrel_sql.spark.state.keyed_columns import ENVELOPE_NAMES, KeyedColumns, types_of
+from kestrel_sql.spark.state.table_versions import SideRows
+from kestrel_sql.sql.nodes.statements import JoinType
 
 MAX_MATCHES = 1 << 18
 """Roughly the most outputs in memory at once; a right row may meet all left rows."""
 
-FOREIGN_ROWS = 4096
-"""From this many rows on, columns are cheaper; with fewer, the operator and the stored rows take most of the time."""
-
 _LEFT, _RIGHT = 0, 1
 
-_RIGHT_VALUE = 0
-"""The index of the value in a stored right row."""
+_RIGHT_VALUE, _RIGHT_TIME = 0, 1
+"""Indexes into a stored right row."""
+
+_NO_KEY = -1
+"""In place of the number of a foreign key that is null."""
+
+Numbered = dict[bytes, int]
+"""Packed keys with their numbers, from 0 on."""
+
+Meetings = Numbers
+"""Rows of both tables that make a result, a column each.
+
+The five rows are the index of the row of the batch that causes the result, the versions of the left and of the right
+row, and the versions of both before that row.
+"""
+_CAUSE = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The rows of one input, and behind them the stored rows that these may meet; numbers of rows follow this order.
+    """The versions of the rows of a table: the stored row of each key, the rows of a batch, and last of all no row.
 
     Attributes:
-        handle: the relation.
-        at: the indices of its rows in the batch.
-        fields: the fields of the structs of these rows.
-        names: the packed key of each row of the batch.
-        stored: keys and values of stored rows; right rows are stored without key.
+        side: the rows of the batch.
+        names: the keys of the table that the batch meets.
+        keys: the number of the key of each row of the batch.
+        stored: the row of each key as the state holds it, None without one.
+        values: the values of the versions.
+        present: which versions are rows; the others are tombstones, or there is no row.
+        order: the rows of the batch sorted by key, then by ordinal.
     """
 
-    handle: Handle
-    at: Numbers
-    fields: Mapping[str, pa.StructArray]
-    names: Sequence[bytes | None]
-    stored: list[tuple[Sequence[Any], Sequence[Any]]] = field(default_factory=list)
+    side: SideRows
+    names: Numbered
+    keys: Numbers
+    stored: Sequence[Any]
+    values: pa.StructArray
+    present: Flags
+    order: Numbers
 
-    def number(self, key: Sequence[Any], value: Sequence[Any]) -> list[int]:
-        """Add a stored row; returns its number in the form of a key or a value."""
-        self.stored.append((key, value))
-        return [len(self.at) + len(self.stored) - 1]
+    @staticmethod
+    def of(side: SideRows, names: Numbered, keys: Numbers, rows: MutableMapping[bytes, Any], value: int) -> _Table:
+        """The versions of a table; `value` is the index of the value in a stored row."""
+        stored = [rows.get(name) for name in names]
+        own = side.fields["v"]
+        before = side.stored([None if row is None else row[value] for row in stored])
+        values = pa.concat_arrays([before, own, pa.nulls(1, own.type)])
+        return _Table(side, names, keys, stored, values, valid(values), np.argsort(keys, kind="stable"))
 
-    def all_rows(self, part: str) -> pa.StructArray:
-        """Keys (`k`) or values (`v`) by number."""
-        own = self.fields[part]
-        if not self.stored:
-            return own
-        columns = self.handle.schema.key if part == "k" else self.handle.schema.value
-        stored = from_rows([each[part == "v"] for each in self.stored], columns)
-        return pa.concat_arrays([own, pa.StructArray.from_arrays(stored.flatten(), fields=list(own.type))])
+    @property
+    def now(self) -> Numbers:
+        """The version that each row of the batch makes."""
+        found: Numbers = len(self.stored) + np.arange(len(self.keys))
+        return found
 
-    def originals(self, part: str, numbers: Sequence[int]) -> list[Sequence[Any]]:
-        """Keys or values as the state holds them."""
-        size = len(self.at)
-        own = pa.array([number for number in numbers if number < size], pa.int64())
-        new: Iterator[Any] = iter(to_rows(self.fields[part].take(own)))
-        return [list(next(new) or ()) if at < size else self.stored[at - size][part == "v"] for at in numbers]
+    @property
+    def last(self) -> Numbers:
+        """The last row of the batch of each key, in the order of their ordinals."""
+        found: Numbers = np.sort(len(self.keys) - 1 - np.unique(self.keys[::-1], return_index=True)[1])
+        return found
 
-    def values(self) -> list[Value | None]:
-        """For each row of the batch its number as a value; None for a tombstone."""
-        return [(number,) if known else None for number, known in enumerate(valid(self.fields["v"]).tolist())]
+    def last_rows(self, part: str) -> Rows:
+        """The keys (`k`) or values (`v`) of these rows."""
+        return to_rows(self.side.fields[part].take(pa.array(self.last)))
+
+    def store(self, rows: MutableMapping[bytes, Any], lasts: Sequence[Any]) -> None:
+        """Store these rows, each behind all others, as the order of a state's keys is part of its bytes."""
+        names = list(self.names)
+        for number, row in zip(self.keys[self.last].tolist(), lasts, strict=True):
+            rows.pop(names[number], None)
+            if row is not None:
+                rows[names[number]] = row
+
+    def before(self, keys: Numbers, at: Numbers) -> Numbers:
+        """The versions of keys before the rows of the batch with these indices."""
+        nothing = len(self.values) - 1
+        found = np.where(keys == _NO_KEY, nothing, keys)
+        if len(self.keys):
+            own = self.side.at
+            size = 1 + max(int(own[-1]), int(at.max(initial=0)))
+            places = self.keys[self.order] * size + own[self.order]
+            latest = self.order[np.searchsorted(places, keys * size + at) - 1]
+            found = np.where((self.keys[latest] == keys) & (own[latest] < at), len(self.stored) + latest, found)
+        return found
 
 
 class ColumnForeignKeyJoin(KeyedColumns):
@@ -87,10 +120,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
     def __init__(self, stateful: Stateful, operator: ForeignKeyJoin, made: pa.Schema) -> None:
         super().__init__(stateful, made)
         self._operator = operator
-
-    def accepts(self, rows: pa.RecordBatch) -> bool:
-        """Whether there are many rows, and none has a window."""
-        return rows.num_rows >= FOREIGN_ROWS and super().accepts(rows)
+        self._inner = operator.join_type is JoinType.INNER
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
@@ -98,118 +128,145 @@ class ColumnForeignKeyJoin(KeyedColumns):
         arrived = order_of(rows, usable)
         if not len(arrived):
             return
-        left = _table(rows, arrived, self._inputs[_LEFT], self._operator.key_bytes)
-        right = _table(rows, arrived, self._inputs[_RIGHT], self._operator.foreign_key_bytes)
+        left, right, foreign = self._tables(self._sides(rows, arrived), state)
         rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
-        foreign = _names(left.fields["x"], self._operator.foreign_key_bytes)
-        lefts, rights = _involved(left, right, foreign, state)
-        _number(left, right, lefts, rights, state)
-        columns = {"k": left.all_rows("k").flatten(), "left": left.all_rows("v"), "right": right.all_rows("v")}
-        operator = replace(
-            self._operator,
-            key_bytes=lambda key: left.names[key[0]] or b"",
-            foreign_key_bytes=itemgetter(0),
-            left_width=1,
-            right_width=1,
-        )
-        found: list[Output] = []
-        causes: list[int] = []
-        for cause, row in enumerate(_given(rows, left, right, foreign)):
-            outputs = operator.process(row, state)
-            found += outputs
-            causes += [cause] * len(outputs)
-            if len(found) >= MAX_MATCHES or (found and cause == rows.num_rows - 1):
-                yield from self._joined(rows, columns, found, np.array(causes, np.int64), task)
-                found, causes = [], []
-        _restore(left, right, lefts, rights, state)
+        state.setdefault("right", {})
+        if len(left.keys):
+            state.setdefault("left", {})
+            state.setdefault("subscribers", {})
+        caused, begun = self._caused_by_left(left, right, foreign), 0
+        for end, met in _caused_by_right(left, right, foreign, state):
+            own = caused[:, (caused[_CAUSE] >= begun) & (caused[_CAUSE] < end)]
+            found = np.concatenate([own, met], axis=1)
+            yield from self._joined(rows, left, right, found[:, np.argsort(found[_CAUSE], kind="stable")], task)
+            begun = end
+        _store(left, right, foreign, rows, state)
+
+    def _tables(self, sides: Sequence[SideRows], state: State) -> tuple[_Table, _Table, Numbers]:
+        """Both tables, and the number of the foreign key of each version of the left one."""
+        lefts, rights = sides
+        left_names: Numbered = {}
+        right_names: Numbered = {}
+        left_keys = _numbered(lefts.fields["k"], self._operator.key_bytes, left_names)
+        right_keys = _numbered(rights.fields["k"], self._operator.foreign_key_bytes, right_names)
+        subscribers = state.get("subscribers", {})
+        for name in right_names:
+            for subscriber in subscribers.get(name, ()):
+                left_names.setdefault(subscriber, len(left_names))
+        own = _numbered(lefts.fields["x"], self._operator.foreign_key_bytes, right_names)
+        left = _Table.of(lefts, left_names, left_keys, state.get("left", {}), VALUE)
+        before = [None if row is None else row[FOREIGN] for row in left.stored]
+        numbers = [_NO_KEY if name is None else right_names.setdefault(name, len(right_names)) for name in before]
+        right = _Table.of(rights, right_names, right_keys, state.get("right", {}), _RIGHT_VALUE)
+        deleted = ~left.present[left.now]
+        foreign = np.concatenate([np.array(numbers, np.int64), np.where(deleted, _NO_KEY, own), [_NO_KEY]])
+        return left, right, foreign
+
+    def _caused_by_left(self, left: _Table, right: _Table, foreign: Numbers) -> Meetings:
+        """What the left rows of the batch meet: the right row of their foreign key, a deleted row that of its last."""
+        at, now = left.side.at, left.now
+        before = left.before(left.keys, at)
+        is_row, was_row = left.present[now], left.present[before]
+        is_deleted = was_row & ~is_row
+        met = right.before(np.where(is_deleted, foreign[before], foreign[now]), at)
+        tombstones = was_row
+        if self._inner:
+            tombstones = was_row & (foreign[before] != _NO_KEY) & (is_deleted | (foreign[before] != foreign[now]))
+        emits = tombstones | (is_row & (right.present[met] | (not self._inner)))
+        return np.stack([at, now, met, before, right.before(foreign[before], at)])[:, emits]
 
     def _joined(
-        self, rows: pa.RecordBatch, columns: Mapping[str, Any], found: Sequence[Output], causes: Numbers, task: int
+        self, rows: pa.RecordBatch, left: _Table, right: _Table, met: Meetings, task: int
     ) -> Iterator[pa.RecordBatch]:
-        keys = np.array([output.key and output.key[0] for output in found], np.int64)
-        times = np.array([output.timestamp for output in found], np.int64)
+        causes, lefts, rights, old_lefts, old_rights = met
+        keys = from_rows([None if row is None else row[KEY] for row in left.stored], left.side.handle.schema.key)
+        columns = zip(keys.flatten(), left.side.fields["k"].flatten(), strict=True)
         parts = {
-            "k": self._key(columns["k"], keys, np.zeros(len(keys), dtype=bool)),
-            "v": self._pairs(columns, [output.value for output in found], "v"),
+            "k": self._key([pa.concat_arrays(parts) for parts in columns], lefts, np.zeros(len(lefts), dtype=bool)),
+            "v": self._pairs(left, right, lefts, rights, "v"),
         }
         if self._output.has_old:
-            parts["o"] = self._pairs(columns, [output.old for output in found], "o")
-        yield from self._results(rows, causes, parts, times, task)
+            parts["o"] = self._pairs(left, right, old_lefts, old_rights, "o")
+        times: Numbers = rows.column("ts").to_numpy()
+        stored = [0 if row is None else row[_RIGHT_TIME] for row in right.stored]
+        others = np.concatenate([np.array(stored, np.int64), times[right.side.at], [0]])[rights]
+        own = times[causes]
+        latest = np.where(right.present[rights], np.maximum(own, others), own)
+        yield from self._results(rows, causes, parts, latest, task)
 
-    def _pairs(self, columns: Mapping[str, Any], pairs: Sequence[Value | None], part: str) -> pa.StructArray:
-        """Results from the numbers of their left and right rows."""
-        numbers = [(-1, -1) if pair is None else (pair[0], -1 if pair[1] is None else pair[1]) for pair in pairs]
-        lefts, rights = np.array(numbers, np.int64).T
-        sides = [
-            columns[name].take(pa.array(at, mask=at < 0)).flatten() for name, at in (("left", lefts), ("right", rights))
-        ]
-        return self._value([*sides[_LEFT], *sides[_RIGHT]], part, lefts < 0)
-
-
-def _table(rows: pa.RecordBatch, arrived: Numbers, handle: Handle, key_bytes: KeyBytes) -> _Table:
-    """The rows of an input among those at the indices `arrived`."""
-    at = np.flatnonzero(rows.column("rel").to_numpy()[arrived] == handle.relation)
-    structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
-    fields = {each.name: child for each, child in zip(structs.type, structs.flatten(), strict=True)}
-    return _Table(handle, at, fields, _names(fields["k"], key_bytes))
+    def _pairs(self, left: _Table, right: _Table, lefts: Numbers, rights: Numbers, part: str) -> pa.StructArray:
+        """Join versions; NULL where the join type needs a row that is missing."""
+        missing = ~left.present[lefts]
+        if self._inner:
+            missing |= ~right.present[rights]
+        columns = [table.values.take(pa.array(at)).flatten() for table, at in ((left, lefts), (right, rights))]
+        return self._value([*columns[_LEFT], *columns[_RIGHT]], part, missing)
 
 
-def _names(keys: pa.StructArray, key_bytes: KeyBytes) -> list[bytes | None]:
-    """The packed keys of rows; None for a null key."""
+def _numbered(keys: pa.StructArray, key_bytes: KeyBytes, names: Numbered) -> Numbers:
+    """The number of each key, which is added to the names; `_NO_KEY` for one that is null in any column."""
     if not len(keys):
-        return []
-    known = valid(keys) & (valid(keys.field(0)) if keys.type.num_fields == 1 else True)
+        return np.zeros(0, np.int64)
+    known = valid(keys)
+    if keys.type.num_fields == 1:
+        known = known & valid(keys.field(0))
     _, firsts, codes = np.unique(codes_of([pa.array(known), *keys.flatten()]), return_index=True, return_inverse=True)
-    distinct = [
-        key_bytes(key or ()) if known[first] else None
-        for first, key in zip(firsts.tolist(), to_rows(keys.take(pa.array(firsts))), strict=True)
+    rows = to_rows(keys.take(pa.array(firsts)))
+    numbers = [
+        names.setdefault(key_bytes(key or ()), len(names)) if known[first] else _NO_KEY
+        for first, key in zip(firsts.tolist(), rows, strict=True)
     ]
-    return [distinct[code] for code in codes.tolist()]
+    return np.array(numbers, np.int64)[codes]
 
 
-def _involved(
-    left: _Table, right: _Table, foreign: Sequence[bytes | None], state: State
-) -> tuple[set[bytes | None], set[bytes | None]]:
-    """The packed keys of the left and right rows that rows of a batch may read or change."""
+def _caused_by_right(left: _Table, right: _Table, foreign: Numbers, state: State) -> Iterator[tuple[int, Meetings]]:
+    """What the right rows of a share of the batch meet, and where the share ends; moves subscriptions."""
     subscribers = state.get("subscribers", {})
-    lefts = set(left.names).union(*(subscribers.get(name, ()) for name in set(right.names)))
-    stored = state.get("left", {})
-    return lefts, {*right.names, *foreign, *(stored[name][FOREIGN] for name in lefts if name in stored)}
+    lasts, nexts = foreign[left.before(left.keys, left.side.at)], foreign[left.now]
+    moved = np.flatnonzero(lasts != nexts)
+    moves = dict(zip(left.side.at[moved].tolist(), moved.tolist(), strict=True))
+    changes = dict(zip(right.side.at.tolist(), range(len(right.keys)), strict=True))
+    lefts, rights = list(left.names), [*right.names, None]
+    subscribed: dict[int, Numbers] = {}
+    found: list[tuple[int, Numbers]] = []
+    count = 0
+    for at in sorted([*moves, *changes]):
+        if at in moves:
+            last, next_ = int(lasts[moves[at]]), int(nexts[moves[at]])
+            subscribe(subscribers, lefts[left.keys[moves[at]]], rights[last], rights[next_])
+            subscribed.pop(last, None)
+            subscribed.pop(next_, None)
+            continue
+        key = int(right.keys[changes[at]])
+        if key not in subscribed:
+            names = sorted(subscribers.get(rights[key], ()))
+            subscribed[key] = np.array([left.names[name] for name in names], np.int64)
+        found.append((changes[at], subscribed[key]))
+        count += len(subscribed[key])
+        if count >= MAX_MATCHES:
+            yield at + 1, _met(left, right, found)
+            found, count = [], 0
+    yield len(left.keys) + len(right.keys), _met(left, right, found)
 
 
-def _number(left: _Table, right: _Table, lefts: set[bytes | None], rights: set[bytes | None], state: State) -> None:
-    """Put numbers in place of the stored keys and values of rows."""
-    for row in _stored(state, "left", lefts):
-        row[KEY] = row[VALUE] = left.number(row[KEY], row[VALUE])
-    for row in _stored(state, "right", rights):
-        row[_RIGHT_VALUE] = right.number((), row[_RIGHT_VALUE])
+def _met(left: _Table, right: _Table, found: Sequence[tuple[int, Numbers]]) -> Meetings:
+    """The meetings of right rows of the batch with the left rows of these keys."""
+    rows = np.repeat([row for row, _ in found], [len(keys) for _, keys in found]).astype(np.int64)
+    keys = np.concatenate([np.zeros(0, np.int64), *(keys for _, keys in found)])
+    at = right.side.at[rows]
+    lefts = left.before(keys, at)
+    return np.stack([at, lefts, right.now[rows], lefts, right.before(right.keys[rows], at)])
 
 
-def _restore(left: _Table, right: _Table, lefts: set[bytes | None], rights: set[bytes | None], state: State) -> None:
-    """Put keys and values in place of the numbers of rows."""
-    for table, rows, part, at in (
-        (left, _stored(state, "left", lefts), "k", KEY),
-        (left, _stored(state, "left", lefts), "v", VALUE),
-        (right, _stored(state, "right", rights), "v", _RIGHT_VALUE),
-    ):
-        for row, found in zip(rows, table.originals(part, [row[at][0] for row in rows]), strict=True):
-            row[at] = found
-
-
-def _stored(state: State, name: str, keys: set[bytes | None]) -> list[list[Any]]:
-    rows = state.get(name, {})
-    return [rows[key] for key in keys if key in rows]
-
-
-def _given(rows: pa.RecordBatch, left: _Table, right: _Table, foreign: Sequence[bytes | None]) -> Sequence[Row]:
-    """The rows of a batch with numbers as keys and values."""
-    times = rows.column("ts").to_numpy().tolist()
-    given: list[Any] = [None] * rows.num_rows
-    for number, (at, value, name) in enumerate(zip(left.at.tolist(), left.values(), foreign, strict=True)):
-        given[at] = Row(_LEFT, (number,), value, times[at], extra=None if name is None else (name,))
-    for at, value, name in zip(right.at.tolist(), right.values(), right.names, strict=True):
-        given[at] = Row(_RIGHT, (name,), value, times[at])
-    return given
+def _store(left: _Table, right: _Table, foreign: Numbers, rows: pa.RecordBatch, state: State) -> None:
+    """Store the last row of each key."""
+    names = [*right.names, None]
+    foreigns = [names[number] for number in foreign[left.now[left.last]].tolist()]
+    lefts = zip(left.last_rows("k"), left.last_rows("v"), foreigns, strict=True)
+    left.store(state.get("left", {}), [value and [list(key or ()), list(value), name] for key, value, name in lefts])
+    times = rows.column("ts").to_numpy()[right.side.at[right.last]].tolist()
+    rights = zip(right.last_rows("v"), times, strict=True)
+    right.store(state["right"], [value and [list(value), time] for value, time in rights])
 
 
 def column_foreign_key_join(stateful: Stateful, made: pa.Schema) -> ColumnForeignKeyJoin | None:

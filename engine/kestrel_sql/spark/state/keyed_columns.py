@@ -54,13 +54,7 @@ class KeyedColumns(ABC):
 
     def _keyed(self, rows: pa.RecordBatch, usable: Flags) -> KeyedRows:
         arrived = order_of(rows, usable)
-        relations = rows.column("rel").to_numpy()[arrived]
-        sides = []
-        for handle in self._inputs:
-            at = np.flatnonzero(relations == handle.relation)
-            structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
-            fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
-            sides.append(SideRows(handle, at, fields))
+        sides = self._sides(rows, arrived)
         keys = self._keys(sides)
         rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
         codes = codes_of(keys)
@@ -72,6 +66,17 @@ class KeyedColumns(ABC):
         firsts = zip(*(to_list(column.take(pa.array(order[starts]))) for column in keys), strict=True)
         names = [self._key_bytes(tuple(key)) if known else None for known, *key in firsts]
         return KeyedRows(rows, sides, keys[1:], order, segments, groups, names)
+
+    def _sides(self, rows: pa.RecordBatch, arrived: Numbers) -> list[SideRows]:
+        """The rows of each input among those at the indices `arrived`, in this order."""
+        relations = rows.column("rel").to_numpy()[arrived]
+        sides = []
+        for handle in self._inputs:
+            at = np.flatnonzero(relations == handle.relation)
+            structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
+            fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
+            sides.append(SideRows(handle, at, fields))
+        return sides
 
     def _keys(self, sides: Sequence[SideRows]) -> list[pa.Array]:
         """Whether each row has a key, and the columns of the keys."""

@@ -243,7 +243,6 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
     monkeypatch.setattr(page_module, "MIN_ROWS", 1)
     monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
     monkeypatch.setattr(keyed_module, "MANY_ROWS", 1)
-    monkeypatch.setattr(foreign_module, "FOREIGN_ROWS", 1)
     monkeypatch.setattr(aggregate_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)
