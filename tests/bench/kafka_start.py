@@ -3,8 +3,9 @@
     python -m tests.bench kafka_start           (ROUNDS=1 QUERIES=200 by default, as environment variables)
 
 There are three applications: one filter, the four chained queries of `make demo-kafka`, and QUERIES=200 filters of one
-topic. WAYS=kestrel,pyspark also starts the last as a user of PySpark writes them, with Spark's own sink. Steps are timed in the running process; they overlap, so they do not add up. A consumer
-outside measures when it can read the first record from the first and from the last topic.
+topic. The last is also started with `--share-sources` (WAYS=shared), and as a user of PySpark writes it, with Spark's
+own sink (WAYS=pyspark). Steps are timed in the running process; they overlap, so they do not add up. A consumer outside
+measures when it can read the first record from the first and from the last topic.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 
 QUERIES = int(os.environ.get("QUERIES", "200"))
-WAYS = [way for way in ("kestrel", "pyspark") if way in os.environ.get("WAYS", "kestrel,pyspark").split(",")]
+WAYS = [way for way in ("kestrel", "shared", "pyspark") if way in os.environ.get("WAYS", "kestrel,shared,pyspark")]
 MANY = [f"large{number}" for number in range(QUERIES)]
 
 
@@ -146,11 +147,12 @@ def _first_records(servers: str, topics: Sequence[str], begun: float) -> dict[st
     return found
 
 
-def _kestrel(servers: str, script: str, folder: Path, begun: float) -> Popen[bytes]:
+def _kestrel(servers: str, script: str, folder: Path, begun: float, *options: str) -> Popen[bytes]:
     file = folder / "app.sql"
     file.write_text(script, encoding="utf-8")
     command = [sys.executable, "-m", "tests.bench.kafka_start", "run", str(file), "--bootstrap-servers", servers]
     command += ["--checkpoint", str(folder / "checkpoint"), *demo.OPTIONS, *shlex.split(os.environ.get("OPTIONS", ""))]
+    command += options
     with (folder / "spans").open("wb") as out:
         return Popen(command, env={**os.environ, _BEGUN: str(begun)}, stdout=out, stderr=DEVNULL)
 
@@ -200,7 +202,7 @@ def main() -> None:
     print(f"from the command to the first output, {machine()}")
     rows = []
     for turn, (name, (script, sinks)), way in product(range(ROUNDS), _applications().items(), WAYS):
-        if way == "pyspark" and sinks is not MANY:
+        if way != "kestrel" and sinks is not MANY:
             continue
         with Broker.start() as broker, tempfile.TemporaryDirectory() as folder:
             create(broker.address, demo.PARTITIONS, "orders", "customers")
@@ -213,7 +215,8 @@ def main() -> None:
                 last, busy = _watch(_pyspark(broker.address, sinks, Path(folder)), broker.address, sinks, begun)
                 started = float((Path(folder) / "started").read_text()) - begun
             else:
-                run = _kestrel(broker.address, script, Path(folder), begun)
+                options = ["--share-sources"] if way == "shared" else []
+                run = _kestrel(broker.address, script, Path(folder), begun, *options)
                 last, busy = _watch(run, broker.address, sinks, begun)
                 started = _print_spans(Path(folder) / "spans", len(sinks))
             rows.append([name, way, f"{started:.1f} s", f"{last:.1f} s", f"{busy:.0f} s"])

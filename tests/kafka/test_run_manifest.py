@@ -37,16 +37,17 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert folder.load().next_run().runs == 2
 
 
-def test_older_code_refuses_the_manifest_of_a_rescaled_query_and_no_other(tmp_path: Path) -> None:
+def test_older_code_refuses_the_manifest_of_a_query_whose_checkpoint_it_does_not_find(tmp_path: Path) -> None:
     """It would look for the state in `queries/`, find none, and begin from the start."""
     folder = CheckpointFolder(tmp_path)
-    for rescaled, format_ in ((0, 1), (3, 2)):
-        query = replace(QUERY, rescaled=rescaled)
+    rescaled, shared = replace(QUERY, rescaled=3), replace(QUERY, shared="SHARED_in_1")
+    for query, format_, more in ((QUERY, 1, set()), (rescaled, 2, {"rescaled"}), (shared, 3, {"shared"})):
         folder.save(Manifest().with_query(query))
         document = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-        assert (document["format"], "rescaled" in document["queries"][0]) == (format_, rescaled > 0)
+        assert (document["format"], {"rescaled", "shared"} & {*document["queries"][0]}) == (format_, more)
         assert folder.load().queries == {query.name: query}
-    assert folder.folder_of(replace(QUERY, rescaled=3)) == tmp_path / "rescaled" / "3" / QUERY.id
+    assert folder.folder_of(rescaled) == tmp_path / "rescaled" / "3" / QUERY.id
+    assert folder.folder_of(shared) == tmp_path / "queries" / "SHARED_in_1"
 
 
 def test_a_new_folder_has_an_empty_manifest(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ def add_kafka_options(parser: Any) -> None:
         help="read all that the topics hold now, from their beginning, then leave",
     )
     group.add_argument(
+        "--share-sources",
+        action="store_true",
+        help="let new queries of one topic that keep no state run as one: many start sooner, and fail together",
+    )
+    group.add_argument(
         "--json-progress", type=Path, metavar="FILE", help="append one JSON object for each query's progress"
     )
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
@@ -90,7 +95,11 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
     config = Config.of({})
     for name, value in properties_of(arguments).items():
         config = config.with_property(name, value)
-    settings = replace(run_settings(arguments, until_caught_up=arguments.until_caught_up), grace=arguments.grace)
+    settings = replace(
+        run_settings(arguments, until_caught_up=arguments.until_caught_up),
+        grace=arguments.grace,
+        share_sources=arguments.share_sources,
+    )
     stop = _stop_on_signals()
     monitor = Monitor(arguments.health_file)
     with ExitStack() as stack:

@@ -26,8 +26,8 @@ from kestrel_sql.spark.checkpoint.metadata import read_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, uri_of, write_whole
 from kestrel_sql.topics.paths import path_part
 
-_FORMAT, _WITH_RESCALED = 1, 2
-"""The format of the file, and that of one with a rescaled query, whose checkpoint older code does not find."""
+_FORMAT, _WITH_RESCALED, _WITH_SHARED = 1, 2, 3
+"""The format of the file, and those with queries whose checkpoints older code does not find."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,8 @@ class StoredQuery:
         has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first
             releases lack it.
         rescaled: the number of the rescaling that wrote its checkpoint, 0 if there was none.
+        shared: the name of the checkpoint that it shares (`kestrel_sql.kafka.run.shared_source`), empty if it
+            has one of its own.
     """
 
     name: str
@@ -60,6 +62,7 @@ class StoredQuery:
     pages: int
     has_task_pages: bool = False
     rescaled: int = 0
+    shared: str = ""
 
     @property
     def partitions(self) -> dict[str, int]:
@@ -158,15 +161,14 @@ class CheckpointFolder:
             raise EngineError(
                 f"{path} cannot be read: {error}", hint="restore it, or start with a new checkpoint"
             ) from error
-        if not isinstance(document, dict) or document.get("format") not in (_FORMAT, _WITH_RESCALED):
+        if not isinstance(document, dict) or document.get("format") not in (_FORMAT, _WITH_RESCALED, _WITH_SHARED):
             raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
         return _read(document)
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
-        has_rescaled = any(query.rescaled for query in manifest.queries.values())
         document = {
-            "format": _WITH_RESCALED if has_rescaled else _FORMAT,
+            "format": max(map(_format_of, manifest.queries.values()), default=_FORMAT),
             "application": manifest.application,
             "runs": manifest.runs,
             "queries": [_written(query) for query in manifest.queries.values()],
@@ -176,7 +178,7 @@ class CheckpointFolder:
 
     def folder_of(self, query: StoredQuery) -> CheckpointPath:
         """Return the folder of Spark's checkpoint of a query, absolute: executors run in folders of their own."""
-        folder = self._above(query.rescaled) / path_part(query.id)
+        folder = self._above(query.rescaled) / path_part(query.shared or query.id)
         return folder if isinstance(folder, StorePath) else folder.resolve()
 
     def _above(self, rescaled: int) -> CheckpointPath:
@@ -198,7 +200,7 @@ class CheckpointFolder:
                 return
             found = {number: _named(self._above(number)) for number in (0, *numbers)}
             for query in manifest.queries.values():
-                name = path_part(query.id)
+                name = self.folder_of(query).name
                 copies = {number: folders[name] for number, folders in found.items() if name in folders}
                 counts = _counting(copies, query.rescaled)
                 if counts != query.rescaled:
@@ -262,14 +264,18 @@ def _reached(folder: CheckpointPath) -> tuple[int, int]:
     return begun, done
 
 
-_CHANGED = ("sources", "start", "has_task_pages", "rescaled")
+_CHANGED = ("sources", "start", "has_task_pages", "rescaled", "shared")
 """The members of a query that the file has otherwise, or only if they matter."""
+
+
+def _format_of(query: StoredQuery) -> int:
+    return _WITH_SHARED if query.shared else _WITH_RESCALED if query.rescaled else _FORMAT
 
 
 def _written(query: StoredQuery) -> dict[str, Any]:
     return {
         **{name: value for name, value in asdict(query).items() if name not in _CHANGED},
-        **({"rescaled": query.rescaled} if query.rescaled else {}),
+        **{name: value for name in ("rescaled", "shared") if (value := getattr(query, name))},
         "has_homes": query.has_task_pages,
         "sources": [asdict(topic) for topic in query.sources.values()],
         "start": to_members(query.start),

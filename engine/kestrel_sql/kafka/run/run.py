@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
@@ -17,11 +17,12 @@ from pyspark.sql import SparkSession
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
-from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
+from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.queries.bad_records import BadRecords
@@ -54,7 +55,7 @@ class RunSettings:
     """The options of a run.
 
     `patience` (s) is how long to wait for a broker that does not answer; `grace` (s) is how long a stopped run may
-    finish its batches, None without end.
+    finish its batches, None without end. `share_sources` lets new queries share a source where they can.
     """
 
     config: KafkaConfig
@@ -62,6 +63,7 @@ class RunSettings:
     until_caught_up: bool = False
     delivery: Delivery = Delivery.EXACTLY_ONCE
     batch_records: int = BATCH_RECORDS
+    share_sources: bool = False
     master: str = "local[*]"
     spark: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
@@ -100,22 +102,31 @@ class ProductionRun:
         """
         self._folder = folder
         prepared = self._prepare(folder, manifest, offsets)
+        for stored in gone(manifest, [query.named for query in prepared]):
+            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
+            manifest = manifest.with_query(parted(stored, folder))
         for query in prepared:
-            self._check(query, folder)
+            if not query.stored.shared:
+                self._check(query, folder)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
+        started = [*units(prepared)]
+        for unit in started:
+            if unit.stored.shared:
+                write_shared(unit, folder)
         if not prepared:
             self.say("no statement of the script writes to a topic, so there is nothing to run")
             return True
         around = self._surroundings(self.open_spark(), manifest, offsets)
         queries = [
             RunningQuery(
-                prepared=query,
+                stored=unit.stored,
+                pipeline=unit.pipeline,
                 around=around,
-                checkpoint=folder.path_of(query.stored),
-                progress=QueryProgress(query.stored.id, query.stored.start),
+                checkpoint=folder.path_of(unit.stored),
+                progress=QueryProgress(unit.stored.id, unit.stored.start),
             )
-            for query in prepared
+            for unit in started
         ]
         self._running = {query.id: query for query in queries}
         what = "reading what the topics hold" if self.settings.until_caught_up else "running until Ctrl-C"
@@ -138,8 +149,6 @@ class ProductionRun:
 
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
         queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))
-        for stored in gone(manifest, queries):
-            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
         preparation = Preparation(
             session=self.session,
             folder=folder,
@@ -147,14 +156,22 @@ class ProductionRun:
             from_start=self.settings.until_caught_up,
             fresh_topics=self._fresh_topics(manifest, queries),
         )
-        return [
+        prepared = [
             (
-                preparation.known(named, manifest.queries[named.name])
+                self._known(preparation, named, manifest.queries[named.name])
                 if named.name in manifest.queries
                 else preparation.new(named)
             )
             for named in queries
         ]
+        return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+
+    def _known(self, preparation: Preparation, named: NamedQuery, stored: StoredQuery) -> Prepared:
+        """Prepare a query of the checkpoint; one that can or shall no longer share a source leaves the others."""
+        found = preparation.known(named, stored)
+        if self.settings.share_sources and can_share(found):
+            return found
+        return replace(found, stored=parted(found.stored, preparation.folder))
 
     def _fresh_topics(self, manifest: Manifest, queries: Sequence[NamedQuery]) -> set[str]:
         sources = self.session.catalog.sources
@@ -194,7 +211,7 @@ class ProductionRun:
             if query.failure is not None or self.stop.is_set():
                 break
             # The next query can only read up to the first open transaction.
-            offsets.settle({sink.topic for sink in query.prepared.pipeline.group.sinks})
+            offsets.settle({sink.topic for sink in query.pipeline.sinks})
         return self._ended_well(queries)
 
     def _run_until_stopped(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
@@ -292,11 +309,11 @@ class ProductionRun:
             return
         active = [query for query in self._running.values() if query.is_active]
         try:
-            found = offsets.topics({name for query in active for name in query.prepared.stored.sources}, _ANSWER_S)
+            found = offsets.topics({name for query in active for name in query.stored.sources}, _ANSWER_S)
         except QueryError:
             return
         for query in active:
-            flaw = next(changes(query.prepared.stored, found), None)
+            flaw = next(changes(query.stored, found), None)
             if flaw is not None:
                 query.fail(QueryError(flaw))
 
@@ -324,7 +341,7 @@ class ProductionRun:
         since = time.monotonic()
         while not self.stop.is_set():
             try:
-                flaw = damaged(query.prepared.stored, self._folder, offsets)
+                flaw = damaged(query.stored, self._folder, offsets)
             except (QueryError, OSError) as error:
                 what, message = (
                     (self._broker, error.message)

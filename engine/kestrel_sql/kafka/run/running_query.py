@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,7 +17,6 @@ from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import StoredQuery
-from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
@@ -26,6 +25,8 @@ from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
+from kestrel_sql.spark.io.arrow_passes import Pass, Passes
+from kestrel_sql.spark.stages.group import SinkWrite
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
@@ -52,11 +53,36 @@ class Surroundings:
     """Called before a batch is written: returns an error if the topics of the query have changed."""
 
 
+class Runs(Protocol):
+    """What a query of Spark runs: a `Pipeline`, or the pipelines of queries that share a source."""
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """The ids of its queries."""
+
+    @property
+    def sinks(self) -> Sequence[SinkWrite]:
+        """The topics that it writes."""
+
+    def frame(
+        self,
+        spark: SparkSession,
+        records: Passes,
+        pages: int,
+        partitions: Mapping[str, int],
+        *,
+        end: tuple[Pass, str],
+        has_task_pages: bool,
+    ) -> DataFrame:
+        """Apply it to records, as `Pipeline.frame` does."""
+
+
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
     """A query that was started; `failure` is the error if it failed."""
 
-    prepared: Prepared
+    stored: StoredQuery
+    pipeline: Runs
     around: Surroundings
     checkpoint: str
     progress: QueryProgress
@@ -72,7 +98,7 @@ class RunningQuery:
     @property
     def id(self) -> str:
         """The query id."""
-        return self.prepared.stored.id
+        return self.stored.id
 
     def start(self, *, until_caught_up: bool) -> None:
         """Start the query, or restart it from its checkpoint; where Spark cannot, `failure` says why."""
@@ -86,13 +112,15 @@ class RunningQuery:
             self.progress.error = self.failure.message
 
     def _begun(self, *, until_caught_up: bool) -> Any:
-        around, stored = self.around, self.prepared.stored
+        around, stored = self.around, self.stored
         partitions = stored.partitions
-        spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=around.batch_records)
+        # Each query writes an output for each record that it reads, and a batch is to have no more for many queries.
+        limit = max(1, around.batch_records // len(self.pipeline.query_ids))
+        spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=limit)
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
-        frame = self.prepared.pipeline.frame(
+        frame = self.pipeline.frame(
             around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
@@ -160,7 +188,7 @@ class RunningQuery:
         if self.around.stop.is_set():
             raise _StoppedError
         try:
-            flaw = self.around.flaw(self.prepared.stored)
+            flaw = self.around.flaw(self.stored)
             if flaw is not None:
                 raise flaw
             written = self._written(batch, number)
@@ -175,7 +203,7 @@ class RunningQuery:
             self.progress.wrote(written.records)
             with about(batch=number):
                 self.around.bad.note(entries)
-            self.progress.bad_records = self.around.bad.counts[self.id]
+            self.progress.bad_records = sum(self.around.bad.counts[query] for query in self.pipeline.query_ids)
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
             self._final = QueryError(
@@ -204,7 +232,7 @@ class RunningQuery:
 
     @property
     def _sinks(self) -> dict[str, int]:
-        return {sink.topic: window_bytes(sink.window) for sink in self.prepared.pipeline.group.sinks}
+        return {sink.topic: window_bytes(sink.window) for sink in self.pipeline.sinks}
 
     def _was_stopped(self) -> bool:
         error = self.execution.exception()

@@ -267,7 +267,8 @@ class BrokerQueries:
             flaw=lambda stored: changed(stored, self.offsets),
         )
         known.running = RunningQuery(
-            prepared=prepared,
+            stored=prepared.stored,
+            pipeline=prepared.pipeline,
             around=around,
             checkpoint=self.folder.path_of(prepared.stored),
             progress=known.progress,
@@ -283,7 +284,7 @@ class BrokerQueries:
         if known.table is not None and known.running is not None:
             ends = self._ends(known.table)
             known.table.commit(ends)
-            save_ends(self.folder.folder_of(known.running.prepared.stored), ends)
+            save_ends(self.folder.folder_of(known.running.stored), ends)
 
     def _ends(self, table: TableTopic) -> Offsets:
         """The ends of a batch that the broker has committed, but may not have marked yet in every partition."""
@@ -337,7 +338,7 @@ class BrokerQueries:
     def _retry(self, known: Supervised, running: RunningQuery) -> None:
         known.retry_at = None
         try:
-            flaw = damaged(running.prepared.stored, self.folder, self.offsets)
+            flaw = damaged(running.stored, self.folder, self.offsets)
         except (QueryError, OSError):
             # The broker or the store of the checkpoint is away.
             known.retry_at = time.monotonic() + _MEASURE_S

@@ -29,13 +29,15 @@ class Passes:
 
     def frame(self, schema: str) -> DataFrame:
         """Apply the passes; `schema` is the Spark schema of the result of the last one."""
-        return self.rows.mapInArrow(_chained(self.functions), schema)
+        return self.rows.mapInArrow(chained(self.functions), schema)
 
 
-def _chained(functions: tuple[Pass, ...]) -> Pass:
-    def chained(batches: Batches) -> Batches:
+def chained(functions: tuple[Pass, ...]) -> Pass:
+    """Return functions as one, each after the one before it."""
+
+    def run(batches: Batches) -> Batches:
         for function in functions:
             batches = function(batches)
         return batches
 
-    return chained
+    return run

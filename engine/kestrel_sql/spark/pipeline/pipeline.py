@@ -25,7 +25,7 @@ from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.carried_columns import pack_carried, packed_columns, unpack_carried
 from kestrel_sql.spark.pipeline.projection_pass import arrow_relations, project_batches
-from kestrel_sql.spark.stages.group import Group, QueryBuild
+from kestrel_sql.spark.stages.group import Group, QueryBuild, SinkWrite
 from kestrel_sql.spark.stages.handles import Handle, row_columns
 from kestrel_sql.spark.stages.stage import Stage, struct_column
 from kestrel_sql.spark.state.host import apply_level
@@ -64,6 +64,24 @@ class Pipeline:
     """A group that is built: the relations of all sinks have been lifted to the last stage."""
 
     group: Group
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """The ids of its queries."""
+        return [plan.query_id for plan in self.group.plans.values()]
+
+    @property
+    def sinks(self) -> Sequence[SinkWrite]:
+        """The topics that it writes."""
+        return self.group.sinks
+
+    @property
+    def passes(self) -> tuple[Pass, ...] | None:
+        """All of it as passes over Arrow batches, if it keeps no state and needs no SQL, else None."""
+        if self.depth > 1 or self._parts[0].template is not None:
+            return None
+        projected = project_batches(self.group.stages[0], self._parts[0].on_arrow)
+        return decode_batches(self.group.sources), projected, encode_batches(self.group.sinks)
 
     @property
     def depth(self) -> int:
