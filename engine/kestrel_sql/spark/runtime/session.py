@@ -10,7 +10,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kestrel_sql.spark.runtime.class_archive import archive_options
-from kestrel_sql.spark.runtime.environment import UNVERIFIED, log_settings, prepare_environment, prepare_master
+from kestrel_sql.spark.runtime.environment import (
+    UNVERIFIED,
+    is_on_this_machine,
+    log_settings,
+    prepare_environment,
+    prepare_master,
+)
 from kestrel_sql.spark.runtime.sockets import socket_settings
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -86,6 +92,13 @@ SETTINGS: Mapping[str, str] = {
     # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library
     # starts a process for every answer: a file of a checkpoint took 36 ms, and takes 14.
     "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+}
+
+_ON_THIS_MACHINE: Mapping[str, str] = {
+    # Sums over the rows of a shuffle, which are whole Arrow batches here. They say whether a task that is done again
+    # makes other rows; a shuffle is lost here only with the run itself.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.shuffle.checksum.enabled": "false",
 }
 
 INTERPRETED: Mapping[str, str] = {
@@ -173,7 +186,8 @@ def open_session(
     Raises:
         EngineError: no Java 17 or newer was found.
     """
-    settings = {**SETTINGS, **socket_settings(master), **(extra or {})}
+    own = _ON_THIS_MACHINE if is_on_this_machine(master) else {}
+    settings = {**SETTINGS, **own, **socket_settings(master), **(extra or {})}
     prepare_environment()
     prepare_master(master, settings.get("spark.pyspark.python"))
     settings[_JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
