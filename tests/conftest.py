@@ -31,6 +31,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -Xmn96m")
 # What C libraries of Java and Python free goes back to the system, and not to one of sixteen heaps of a process.
 os.environ.setdefault("MALLOC_ARENA_MAX", "2")
 os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "131072")
+# Commands that tests start would keep what they free (`KEPT_MEMORY`).
+os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "131072")
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 

@@ -35,6 +35,7 @@ from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.source_reader import struct_type
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, HEADERS, LOG, empty_lists
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.environment import keep_memory
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.handles import row_columns
 from kestrel_sql.spark.stages.stage import struct_column
@@ -63,8 +64,9 @@ _runs = count()
 
 
 def opened() -> SparkSession:
-    """A session whose workers can import what a bench passes them."""
+    """A session as a run has it, whose workers can import what a bench passes them."""
     os.environ["PYTHONPATH"] = str(ROOT)
+    keep_memory()
     return open_session("local[2]", SETTINGS)
 
 

@@ -50,7 +50,7 @@ APPLICATIONS: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 
 QUERIES = int(os.environ.get("QUERIES", "200"))
-WAYS = [way for way in ("kestrel", "shared", "pyspark") if way in os.environ.get("WAYS", "kestrel,shared,pyspark")]
+WAYS = os.environ.get("WAYS", "kestrel,shared,pyspark").split(",")
 MANY = [f"large{number}" for number in range(QUERIES)]
 
 

@@ -40,14 +40,14 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_older_code_refuses_the_manifest_of_a_query_whose_checkpoint_it_does_not_find(tmp_path: Path) -> None:
     """It would look for the state in `queries/`, find none, and begin from the start."""
     folder = CheckpointFolder(tmp_path)
-    rescaled, shared = replace(QUERY, rescaled=3), replace(QUERY, shared="SHARED_in_1")
+    rescaled, shared = replace(QUERY, rescaled=3), replace(QUERY, shared="SHARED_1_1_in")
     for query, format_, more in ((QUERY, 1, set()), (rescaled, 2, {"rescaled"}), (shared, 3, {"shared"})):
         folder.save(Manifest().with_query(query))
         document = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
         assert (document["format"], {"rescaled", "shared"} & {*document["queries"][0]}) == (format_, more)
         assert folder.load().queries == {query.name: query}
     assert folder.folder_of(rescaled) == tmp_path / "rescaled" / "3" / QUERY.id
-    assert folder.folder_of(shared) == tmp_path / "queries" / "SHARED_in_1"
+    assert folder.folder_of(shared) == tmp_path / "queries" / "SHARED_1_1_in"
 
 
 def test_a_new_folder_has_an_empty_manifest(tmp_path: Path) -> None:

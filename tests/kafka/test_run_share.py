@@ -77,7 +77,7 @@ def test_new_queries_of_one_topic_without_state_or_sql_share_its_source(trial: T
     produce(trial.applications.config.servers, f"{trial.name}_s", [("k", "no JSON", 1_700_000_000_000)])
     done = trial.start(*QUERIES)
     assert done.well, done.text
-    shared = f"SHARED_{trial.name}_s_1"
+    shared = f"SHARED_1_1_{trial.name}_s"
     assert {query: stored.shared for query, stored in trial.stored.items()} == {
         "CSAS_ODD_0": shared,
         "CSAS_LARGE_1": shared,
@@ -109,7 +109,7 @@ def test_a_query_that_leaves_goes_on_where_it_was(trial: Trial) -> None:
     assert "CSAS_LARGE_1 is in the checkpoint but not in the script" in done.text
     trial.feed(4)
     done = trial.start("odd", "large")
-    assert (done.well, [*done.states]) == (True, [f"SHARED_{trial.name}_s_1", "CSAS_LARGE_1"]), done.text
+    assert (done.well, [*done.states]) == (True, [f"SHARED_1_1_{trial.name}_s", "CSAS_LARGE_1"]), done.text
     assert trial.values("odd") == [2, 6, 8]
     assert trial.values("large") == [2, 3, 4], "it has read what came meanwhile, once"
     assert not trial.stored["CSAS_LARGE_1"].shared

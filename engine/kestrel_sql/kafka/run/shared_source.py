@@ -72,11 +72,10 @@ def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:
             stored = query.stored
             alike[tuple(stored.sources.items()), tuple(sorted(stored.start.items()))].append(query)
     names: dict[str, str] = {}
-    for number, queries in enumerate(each for each in alike.values() if len(each) > 1):
+    for number, queries in enumerate((each for each in alike.values() if len(each) > 1), start=1):
         (topic,) = queries[0].stored.sources
-        # The number of the start keeps the name from one that a later start gives.
-        name = f"SHARED_{topic}_{run}" + (f"_{number}" if number else "")
-        names |= {query.stored.name: name for query in queries}
+        # Numbers come first: a topic may end with some, and then its name could be that of another start.
+        names |= {query.stored.name: f"SHARED_{run}_{number}_{topic}" for query in queries}
     return [
         replace(each, stored=replace(each.stored, shared=names.get(each.stored.name, each.stored.shared)))
         for each in prepared

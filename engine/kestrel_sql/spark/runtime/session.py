@@ -13,6 +13,7 @@ from kestrel_sql.spark.runtime.class_archive import archive_options
 from kestrel_sql.spark.runtime.environment import (
     UNVERIFIED,
     is_on_this_machine,
+    keep_memory,
     log_settings,
     prepare_environment,
     prepare_master,
@@ -175,6 +176,7 @@ def open_memory_session() -> SparkSession:
     Raises:
         EngineError: no Java 17 or newer was found.
     """
+    keep_memory()
     return open_session("local[*]", {"spark.sql.shuffle.partitions": "1"})
 
 
