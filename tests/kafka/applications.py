@@ -40,9 +40,10 @@ def production_session() -> SparkSession:
 
 @dataclass(slots=True)
 class Run:
-    """The output of a run so far: messages to the user with errors (`said`), and `answers` of statements."""
+    """The output of a run so far: messages to the user with errors (`said`), what it does (`reported`), and `answers`."""
 
     said: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     states: dict[str, QueryState] = field(default_factory=dict)
     stop: Event = field(default_factory=Event)
@@ -125,6 +126,7 @@ class Applications:
             session=Session(config=Config.of(properties or {})),
             log_topic=log_topic,
             say=run.said.append,
+            report=run.reported.append,
             show=lambda states: run.states.update({state.query: state for state in states}),
             answer=run.answers.append,
             stop=run.stop,

@@ -196,10 +196,15 @@ def test_after_the_grace_a_run_does_not_wait_for_a_batch(
         bad=BadRecords(said.append),
     )
     stored: Any = type("Stored", (), {"id": "Q"})
-    prepared: Any = type("Known", (), {"stored": stored})
+    pipeline: Any = None
     around: Any = None
     query = RunningQuery(
-        prepared=prepared, around=around, checkpoint="c", progress=QueryProgress("Q"), execution=Busy()
+        stored=stored,
+        pipeline=pipeline,
+        around=around,
+        checkpoint="c",
+        progress=QueryProgress("Q"),
+        execution=Busy(),
     )
     assert run._stopped([query]) == [False]
     time.sleep(0.01)

@@ -85,6 +85,7 @@ def test_new_queries_of_one_topic_without_state_or_sql_share_its_source(trial: T
         "CSAS_SQL_3": "",
         "CTAS_COUNTS_4": "",
     }
+    assert done.reported[-1].endswith(f": {shared} (CSAS_ODD_0, CSAS_LARGE_1), CSAS_OTHER_2, CSAS_SQL_3, CTAS_COUNTS_4")
     assert list(done.states) == [shared, "CSAS_OTHER_2", "CSAS_SQL_3", "CTAS_COUNTS_4"]
     assert (done.states[shared].rows_in, done.states[shared].rows_out) == (4, 4)
     assert done.states[shared].bad_records == 2, "each query counts a record that it cannot read"

@@ -193,7 +193,7 @@ def test_a_query_that_starts_again_says_that_it_waits_and_no_longer_waits(
         return {}
 
     offsets: Any = SimpleNamespace(topics=topics, first=dict, ends=dict)
-    query: Any = SimpleNamespace(prepared=SimpleNamespace(stored=SimpleNamespace(id="Q", sources={}, start={})))
+    query: Any = SimpleNamespace(stored=SimpleNamespace(id="Q", sources={}, start={}))
     run = quiet_run(said, SimpleNamespace(next_offsets=lambda _: {}))
     assert run._flaw(query, offsets) is None
     assert said == ["no offsets; waiting for it up to 1 s", f"{back} answers again"]

@@ -130,7 +130,7 @@ class ProductionRun:
         ]
         self._running = {query.id: query for query in queries}
         what = "reading what the topics hold" if self.settings.until_caught_up else "running until Ctrl-C"
-        self.report(f"{what}: {', '.join(self._running)}")
+        self.report(f"{what}: {', '.join(unit.title for unit in started)}")
         if self.settings.until_caught_up:
             return self._catch_up(queries, offsets)
         return self._run_until_stopped(queries, offsets)

@@ -23,6 +23,8 @@ from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.stages.group import SinkWrite
 
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True)
 class SharedPipeline:
@@ -62,6 +64,13 @@ class Unit:
 
     stored: StoredQuery
     pipeline: Pipeline | SharedPipeline
+
+    @property
+    def title(self) -> str:
+        """Its id, with the first of the queries that share a source."""
+        ids = self.pipeline.query_ids
+        more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+        return f"{self.stored.id} ({', '.join(ids[:_NAMED])}{more})" if self.stored.shared else self.stored.id
 
 
 def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:

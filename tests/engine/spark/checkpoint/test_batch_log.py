@@ -105,7 +105,7 @@ def test_a_damage_is_named_with_its_file(checkpoint: Path, change: Callable[[Pat
     change(checkpoint)
     assert next(batch_log_flaws(checkpoint), None) == flaw
     folder = CheckpointFolder(checkpoint.parent.parent)
-    query: Any = SimpleNamespace(id="Q", rescaled=0)
+    query: Any = SimpleNamespace(id="Q", rescaled=0, shared="")
     with pytest.raises(CheckpointError, match=f"the query Q cannot resume from the checkpoint .*: {flaw}"):
         folder.next_offsets(query)
 

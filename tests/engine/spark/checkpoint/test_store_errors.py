@@ -162,10 +162,16 @@ def test_a_file_that_cannot_be_written_whole_does_not_appear() -> None:
 
 def test_a_query_that_fails_for_its_store_says_so() -> None:
     failed: Any = SimpleNamespace(isActive=False, lastProgress=None, exception=lambda: f"a job failed\n{EXPIRED}")
-    known: Any = SimpleNamespace(stored=SimpleNamespace(id="Q"))
+    stored: Any = SimpleNamespace(id="Q")
+    pipeline: Any = None
     around: Any = SimpleNamespace(stop=Event())
     query = RunningQuery(
-        prepared=known, around=around, checkpoint="s3a://b/c", progress=QueryProgress("Q"), execution=failed
+        stored=stored,
+        pipeline=pipeline,
+        around=around,
+        checkpoint="s3a://b/c",
+        progress=QueryProgress("Q"),
+        execution=failed,
     )
     query.look()
     assert query.failure is not None
