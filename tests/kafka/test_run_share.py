@@ -152,7 +152,7 @@ def test_kills_lose_and_repeat_nothing(kafka: KafkaConfig, spark: SparkSession, 
     expected, random_ = scenario.outputs("quiet"), random.Random(1)
     for _ in range(KILLS):
         with ending(scenario.start("run", "--share-sources")) as process:
-            _await_more(scenario, process, random_.uniform(0, 1))
+            _await_more(scenario, random_.uniform(0, 1))
             kill(process)
     with ending(scenario.start("run", "--share-sources")) as process:
         scenario.await_outputs("run", process, expected)
@@ -160,7 +160,7 @@ def test_kills_lose_and_repeat_nothing(kafka: KafkaConfig, spark: SparkSession, 
     assert len({query.shared for query in CheckpointFolder(tmp_path / "run").load().queries.values()}) == 1
 
 
-def _await_more(scenario: Scenario, process: object, seconds: float) -> None:
+def _await_more(scenario: Scenario, seconds: float) -> None:
     """Wait until the run has written more than before, and then a while."""
     sinks: Sequence[str] = [f"{scenario.name}_{sink}run" for sink in scenario.sinks]
     before, deadline = None, time.monotonic() + 60

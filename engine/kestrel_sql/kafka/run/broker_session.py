@@ -13,7 +13,7 @@ from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
-from kestrel_sql.spark.runtime.environment import KEPT_MEMORY, keep_memory
+from kestrel_sql.spark.runtime.environment import keep_memory
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
@@ -31,7 +31,6 @@ SESSION = {
     _CHANGELOGS: "true",
     # How often Spark writes the archives that are due. A restart repeats the changes since the last one.
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
-    **{f"spark.executorEnv.{name}": value for name, value in KEPT_MEMORY.items()},
 }
 """What every run against a broker sets; the settings of a user win."""
 
@@ -52,8 +51,8 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     paths = ",".join(filter(None, (jars.setting, store.get(_JARS), given.get(_JARS))))
     # Such a run ends before Spark writes an archive, so every further one would repeat the changes of all before it.
     ending = {_CHANGELOGS: "false"} if settings.until_caught_up else {}
-    extra = {**SESSION, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
-    keep_memory()
+    kept = {f"spark.executorEnv.{name}": value for name, value in keep_memory().items()}
+    extra = {**SESSION, **kept, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
     spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):
         say(f"waiting for executors of {master}")

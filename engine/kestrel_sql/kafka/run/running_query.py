@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -18,6 +18,7 @@ from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
+from kestrel_sql.kafka.run.shared_source import SharedPipeline
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
@@ -25,8 +26,7 @@ from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
-from kestrel_sql.spark.io.arrow_passes import Pass, Passes
-from kestrel_sql.spark.stages.group import SinkWrite
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
@@ -53,36 +53,12 @@ class Surroundings:
     """Called before a batch is written: returns an error if the topics of the query have changed."""
 
 
-class Runs(Protocol):
-    """What a query of Spark runs: a `Pipeline`, or the pipelines of queries that share a source."""
-
-    @property
-    def query_ids(self) -> Sequence[str]:
-        """The ids of its queries."""
-
-    @property
-    def sinks(self) -> Sequence[SinkWrite]:
-        """The topics that it writes."""
-
-    def frame(
-        self,
-        spark: SparkSession,
-        records: Passes,
-        pages: int,
-        partitions: Mapping[str, int],
-        *,
-        end: tuple[Pass, str],
-        has_task_pages: bool,
-    ) -> DataFrame:
-        """Apply it to records, as `Pipeline.frame` does."""
-
-
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
     """A query that was started; `failure` is the error if it failed."""
 
     stored: StoredQuery
-    pipeline: Runs
+    pipeline: Pipeline | SharedPipeline
     around: Surroundings
     checkpoint: str
     progress: QueryProgress

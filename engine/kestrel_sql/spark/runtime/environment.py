@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,10 +75,12 @@ def prepare_environment() -> None:
         os.environ["JAVA_HOME"] = home
 
 
-def keep_memory() -> None:
-    """Let the processes of a session that starts here keep the memory that they free, unless a user says otherwise."""
-    for name, value in KEPT_MEMORY.items():
-        os.environ.setdefault(name, value)
+def keep_memory() -> Mapping[str, str]:
+    """Let the processes of a session that starts here keep the memory that they free, unless a user says otherwise.
+
+    Returns the variables that say so, for processes on other machines.
+    """
+    return {name: os.environ.setdefault(name, value) for name, value in KEPT_MEMORY.items()}
 
 
 def java_command() -> str:

@@ -204,7 +204,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
 
 
 def _numbered(keys: pa.StructArray, key_bytes: KeyBytes, names: Numbered) -> Numbers:
-    """The number of each key, which is added to the names; `_NO_KEY` for one that is null in any column."""
+    """The number of each key, which is added to the names; `_NO_KEY` for a null key."""
     if not len(keys):
         return np.zeros(0, np.int64)
     known = valid(keys)
