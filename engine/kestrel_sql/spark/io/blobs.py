@@ -11,6 +11,10 @@ _CHUNK_BYTES = 64 << 20
 _LARGER_ROWS = 1 << 14
 _LARGER_BYTES = 16 << 20
 
+_LARGE_BYTES = 32 << 10
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+
 
 def in_chunks(
     batches: Iterator[pa.RecordBatch], most_rows: int = _CHUNK_ROWS, most_bytes: int = _CHUNK_BYTES
@@ -36,11 +40,25 @@ def larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def write_rows(batch: pa.RecordBatch) -> bytes:
-    """Serialise rows without their schema."""
-    data: bytes = batch.serialize().to_pybytes()
-    return data
+    """Serialise rows: large batches as an Arrow stream of compressed columns, small ones without their schema.
+
+    A byte of a blob is copied a dozen times on its way through the JVM, and the columns of an envelope hardly differ
+    from row to row: to compress them took a sixth of the processor time off a join (ADR 23).
+    """
+    if batch.nbytes < _LARGE_BYTES:
+        small: bytes = batch.serialize().to_pybytes()
+        return small
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as stream:
+        stream.write_batch(batch)
+    large: bytes = sink.getvalue().to_pybytes()
+    return large
 
 
 def read_rows(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """Deserialise rows that `write_rows` serialised."""
-    return pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+    message = pa.ipc.read_message(data)
+    if message.type == "record batch":
+        return pa.ipc.read_record_batch(message, schema)
+    # Arrow's own threads cost more than they help: as many workers as cores do the same at this moment.
+    return pa.ipc.open_stream(data, options=_IN_THIS_THREAD).read_next_batch()

@@ -90,6 +90,9 @@ SETTINGS: Mapping[str, str] = {
     # Changelogs of state are read without Spark, too (`kestrel_sql.spark.state.changelog`).
     "spark.sql.streaming.stateStore.compression.codec": "lz4",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # Shuffles carry blobs, which are compressed already (`kestrel_sql.spark.io.blobs`).
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
     # Spark's other manager asks for the rights of each file again and again, and Java without Hadoop's own library
     # starts a process for every answer: a file of a checkpoint took 36 ms, and takes 14.
     "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
