@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
@@ -41,7 +41,8 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
 _LOOK_S = 0.2
-_RUN_BY_SPARK = (CreateAs, InsertInto, InsertValues)
+_QUERIES = (CreateAs, InsertInto)
+_RUN_BY_SPARK = (*_QUERIES, InsertValues)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +87,8 @@ class Application:
         settings = self.settings
         parsed = [*self._parsed(texts)]
         statements = [statement for _, statement in parsed]
+        queries = [each.statement.query for each in statements if isinstance(each.statement, _QUERIES)]
+        self.settings = settings = replace(settings, only_joins=bool(queries) and all(query.joins for query in queries))
         with self._locked() as folder, setting_errors(settings.spark):
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()

@@ -13,7 +13,8 @@ from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
-from kestrel_sql.spark.runtime.environment import keep_memory
+from kestrel_sql.spark.runtime.environment import is_on_this_machine, keep_memory
+from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
@@ -53,6 +54,8 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     ending = {_CHANGELOGS: "false"} if settings.until_caught_up else {}
     kept = {f"spark.executorEnv.{name}": value for name, value in keep_memory().items()}
     extra = {**SESSION, **kept, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
+    if settings.only_joins and is_on_this_machine(master):
+        extra[JAVA_OPTIONS] = f"{FIRST_COMPILER} {given.get(JAVA_OPTIONS, '')}".rstrip()
     spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):
         say(f"waiting for executors of {master}")

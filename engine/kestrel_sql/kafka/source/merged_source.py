@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -262,7 +263,7 @@ class _Read:
         """
         failed = [message for message in messages if message.error() is not None]
         records = [message for message in messages if message.error() is None] if failed else messages
-        offsets = [message.offset() for message in records]
+        offsets = [*map(methodcaller("offset"), records)]
         if offsets:
             self.left = max(0, self.wanted.end - 1 - offsets[-1])
         for message in failed:
@@ -280,13 +281,14 @@ class _Read:
 
 def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
     """Records of a topic as rows of `_CONSUMED`."""
-    headers = [message.headers() for message in records]
+    headers = [*map(methodcaller("headers"), records)]
+    times = np.array([time for _, time in map(methodcaller("timestamp"), records)], np.int64)
     columns: dict[str, Any] = {
         "topic": pa.repeat(pa.scalar(topic), len(records)),
         "off": offsets,
-        "ts": [max(message.timestamp()[1], _NO_TIME) for message in records],
-        "key": [message.key() for message in records],
-        "value": [message.value() for message in records],
+        "ts": np.maximum(times, _NO_TIME),
+        "key": [*map(methodcaller("key"), records)],
+        "value": [*map(methodcaller("value"), records)],
         "headers": [[{"key": key, "value": value} for key, value in each or ()] for each in headers]
         if any(headers)
         else empty_lists(len(records), HEADERS),

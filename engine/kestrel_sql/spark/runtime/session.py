@@ -20,7 +20,8 @@ from kestrel_sql.spark.runtime.environment import (
 )
 from kestrel_sql.spark.runtime.sockets import socket_settings
 
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+"""The setting with the options of the JVM that runs queries on this machine."""
 
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 _PARALLEL = "-XX:+UseParallelGC"
@@ -35,6 +36,12 @@ _LATE_COMPILER = (
 """Ten times what is usual.
 
 What the planning of a batch calls is not worth Java's best compiler, which took a quarter of two cores.
+"""
+
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Java never optimises.
+
+Where it only passes blobs on, Java's best compiler worked for the planning of batches alone (ADR 23).
 """
 
 _METADATA = "-XX:MetaspaceSize=192m"
@@ -111,7 +118,7 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Java collects garbage sooner than in a run: tests are to take little memory.
-    _JAVA_OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=64m {UNVERIFIED}",
+    JAVA_OPTIONS: f"{FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=64m {UNVERIFIED}",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.lightweightPlanChangeValidation": "false",
@@ -195,7 +202,7 @@ def open_session(
     settings = {**SETTINGS, **own, **socket_settings(master), **(extra or {})}
     prepare_environment()
     prepare_master(master, settings.get("spark.pyspark.python"))
-    settings[_JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(_JAVA_OPTIONS, ''))} {log_settings()}")
+    settings[JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(JAVA_OPTIONS, ''))} {log_settings()}")
     builder = SparkSession.builder.master(master).appName("kestrel")
     for key, value in (connect(settings) if connect else settings).items():
         builder = builder.config(key, value)

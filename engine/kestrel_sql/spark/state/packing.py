@@ -25,6 +25,7 @@ from kestrel_sql.spark.io.columns import child_ordinals, rows_at, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
+from kestrel_sql.spark.state.column_rows import small
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.types import struct_of
@@ -325,7 +326,8 @@ def _by_page(pages: Numbers, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.Rec
     if (pages == pages[0]).all():
         yield int(pages[0]), rows
         return
-    order = np.argsort(pages, kind="stable")
+    tasks, own = np.divmod(pages, _MAX_PAGES)
+    order = np.argsort(small(tasks * (1 + own.max()) + own), kind="stable")
     sorted_pages, sorted_rows = pages[order], rows_at(rows, order)
     starts = [0, *(np.flatnonzero(np.diff(sorted_pages)) + 1).tolist(), len(order)]
     for start, end in pairwise(starts):
