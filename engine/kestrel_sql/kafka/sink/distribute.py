@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from kestrel_sql.kafka.sink.partitioner import bare_keys, partitions_of
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import before, ordinal_order, rows_at
+from kestrel_sql.spark.io.blobs import as_one, in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.columns import before, least, ordinal_order, rows_at, small
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 DISTRIBUTED = "slot INT, first ARRAY<BIGINT>, rows BINARY"
-"""Records of one writer (`slot`) sorted by ordinal, as a blob, and the ordinal of the first record."""
+"""Records of one writer (`slot`) as a blob, and the least of their ordinals."""
 
 _DISTRIBUTED = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])
 _PARTITIONED = ARROW_OUTPUT.append(pa.field("partition", pa.int32()))
@@ -79,14 +79,13 @@ def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> 
     keys = bare_keys(topics, batch.column("key"), tails)
     partitions = partitions_of(topics, keys, pc.list_element(ordinals, 0), layout.partitions)
     slots = _slots(topics, partitions, layout.slots)
-    order = ordinal_order(ordinals)
-    order = order[np.argsort(slots[order], kind="stable")]
+    order = np.argsort(small(slots), kind="stable")
     rows = rows_at(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED), order)
     sorted_slots = slots[order]
     bounds = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), len(order)]
     for start, end in pairwise(bounds):
-        first = rows.column("ordinal")[start].as_py()
-        yield {"slot": int(sorted_slots[start]), "first": first, "rows": write_rows(rows.slice(start, end - start))}
+        own = rows.slice(start, end - start)
+        yield {"slot": int(sorted_slots[start]), "first": least(own.column("ordinal")), "rows": write_rows(own)}
 
 
 def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> Numbers:
@@ -107,5 +106,5 @@ def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[int], b
 
 
 def _in_order(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    rows = pa.concat_batches(batches)
+    rows = as_one(batches)
     return rows_at(rows, ordinal_order(rows.column("ordinal")))

@@ -77,11 +77,12 @@ class Share:
         """
         try:
             for batch in batches:
-                is_record = pc.is_null(batch.column("kind"))
-                entries = batch.filter(pc.invert(is_record))
-                if entries.num_rows:
-                    yield _entries(entries)
-                self._send(batch.filter(is_record))
+                kinds = batch.column("kind")
+                if kinds.null_count == len(kinds):
+                    self._send(batch)
+                else:
+                    yield _entries(batch.filter(kinds.is_valid()))
+                    self._send(batch.filter(kinds.is_null()))
             self._commit()
         except (WriteError, KafkaException) as error:
             self._abort()

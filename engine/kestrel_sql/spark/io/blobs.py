@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -26,12 +26,18 @@ def in_chunks(
         if batch.num_rows == 0:
             continue
         held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        # The bytes of a slice would take longer to count than they are worth.
+        rows, size = rows + batch.num_rows, size + batch.get_total_buffer_size()
         if rows >= most_rows or size >= most_bytes:
-            yield pa.concat_batches(held)
+            yield as_one(held)
             held, rows, size = [], 0, 0
     if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+        yield as_one(held)
+
+
+def as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Concatenate batches, at least one; Arrow copies a single one, too."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -113,6 +113,19 @@ def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
     return np.lexsort(steps[::-1]) if steps else np.arange(len(lengths))
 
 
+def least(ordinals: pa.ListArray) -> list[int]:
+    """The first of some ordinals, at least one, in the order of `ordinal_order`."""
+    heads = pc.list_element(ordinals, 0).to_numpy()
+    candidates = ordinals.filter(pa.array(heads == heads.min()))
+    found: list[int] = candidates[int(ordinal_order(candidates)[0])].as_py()
+    return found
+
+
+def small(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return codes (0 or more) as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
+    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
+
+
 def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBatch:
     """The rows at these indices, without a copy if those are consecutive."""
     if _is_slice(indices):

@@ -16,7 +16,7 @@ from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Output, State
-from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
@@ -29,7 +29,6 @@ from kestrel_sql.spark.state.column_rows import (
     output_structs,
     positions_of,
     present,
-    small,
     valid,
 )
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.operator import Output
-from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order
+from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order, small
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
@@ -37,6 +37,26 @@ def are_near(rows: pa.RecordBatch) -> bool:
     """Whether no timestamp is so far in the past or the future that sums with it could overflow."""
     times = rows.column("ts").to_numpy()
     return bool(times.min() > -FAR_MS and times.max() < FAR_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Rows in the order of their ordinals, which are copied only for their outputs.
+
+    Attributes:
+        given: the rows as they came.
+        order: the index of each row in `given`.
+        times: the timestamp (ms) of each row.
+    """
+
+    given: pa.RecordBatch
+    order: Numbers
+    times: Numbers
+
+    @staticmethod
+    def of(given: pa.RecordBatch, order: Numbers) -> InOrder:
+        """Rows at these indices, which are in the order of their ordinals."""
+        return InOrder(given, order, given.column("ts").to_numpy()[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +140,6 @@ def codes_of(columns: Sequence[pa.Array]) -> Numbers:
             continue
         _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
     return small(codes)
-
-
-def small(codes: Numbers) -> Numbers:
-    """Return codes as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
-    return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 
 
 def numbers_of(array: pa.Array) -> Numbers:

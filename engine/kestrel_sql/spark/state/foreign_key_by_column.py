@@ -16,10 +16,10 @@ from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin, subscribe
 from kestrel_sql.operators.operator import KeyBytes, State
 from kestrel_sql.spark.build.keyed import EncodedKey
-from kestrel_sql.spark.io.columns import Rows, from_rows, rows_at, to_rows
+from kestrel_sql.spark.io.columns import Rows, from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.state.column_rows import codes_of, order_of, valid
-from kestrel_sql.spark.state.keyed_columns import ENVELOPE_NAMES, KeyedColumns, types_of
+from kestrel_sql.spark.state.column_rows import InOrder, codes_of, order_of, valid
+from kestrel_sql.spark.state.keyed_columns import KeyedColumns, types_of
 from kestrel_sql.spark.state.table_versions import SideRows
 from kestrel_sql.sql.nodes.statements import JoinType
 
@@ -129,7 +129,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
         if not len(arrived):
             return
         left, right, foreign = self._tables(self._sides(rows, arrived), state)
-        rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
+        in_order = InOrder.of(rows, arrived)
         state.setdefault("right", {})
         if len(left.keys):
             state.setdefault("left", {})
@@ -138,9 +138,9 @@ class ColumnForeignKeyJoin(KeyedColumns):
         for end, met in _caused_by_right(left, right, foreign, state):
             own = caused[:, (caused[_CAUSE] >= begun) & (caused[_CAUSE] < end)]
             found = np.concatenate([own, met], axis=1)
-            yield from self._joined(rows, left, right, found[:, np.argsort(found[_CAUSE], kind="stable")], task)
+            yield from self._joined(in_order, left, right, found[:, np.argsort(found[_CAUSE], kind="stable")], task)
             begun = end
-        _store(left, right, foreign, rows, state)
+        _store(left, right, foreign, in_order.times, state)
 
     def _tables(self, sides: Sequence[SideRows], state: State) -> tuple[_Table, _Table, Numbers]:
         """Both tables, and the number of the foreign key of each version of the left one."""
@@ -175,9 +175,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
         emits = tombstones | (is_row & (right.present[met] | (not self._inner)))
         return np.stack([at, now, met, before, right.before(foreign[before], at)])[:, emits]
 
-    def _joined(
-        self, rows: pa.RecordBatch, left: _Table, right: _Table, met: Meetings, task: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _joined(self, rows: InOrder, left: _Table, right: _Table, met: Meetings, task: int) -> Iterator[pa.RecordBatch]:
         causes, lefts, rights, old_lefts, old_rights = met
         keys = from_rows([None if row is None else row[KEY] for row in left.stored], left.side.handle.schema.key)
         columns = zip(keys.flatten(), left.side.fields["k"].flatten(), strict=True)
@@ -187,7 +185,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
         }
         if self._output.has_old:
             parts["o"] = self._pairs(left, right, old_lefts, old_rights, "o")
-        times: Numbers = rows.column("ts").to_numpy()
+        times = rows.times
         stored = [0 if row is None else row[_RIGHT_TIME] for row in right.stored]
         others = np.concatenate([np.array(stored, np.int64), times[right.side.at], [0]])[rights]
         own = times[causes]
@@ -258,14 +256,14 @@ def _met(left: _Table, right: _Table, found: Sequence[tuple[int, Numbers]]) -> M
     return np.stack([at, lefts, right.now[rows], lefts, right.before(right.keys[rows], at)])
 
 
-def _store(left: _Table, right: _Table, foreign: Numbers, rows: pa.RecordBatch, state: State) -> None:
+def _store(left: _Table, right: _Table, foreign: Numbers, times: Numbers, state: State) -> None:
     """Store the last row of each key."""
     names = [*right.names, None]
     foreigns = [names[number] for number in foreign[left.now[left.last]].tolist()]
     lefts = zip(left.last_rows("k"), left.last_rows("v"), foreigns, strict=True)
     left.store(state.get("left", {}), [value and [list(key or ()), list(value), name] for key, value, name in lefts])
-    times = rows.column("ts").to_numpy()[right.side.at[right.last]].tolist()
-    rights = zip(right.last_rows("v"), times, strict=True)
+    moments = times[right.side.at[right.last]].tolist()
+    rights = zip(right.last_rows("v"), moments, strict=True)
     right.store(state["right"], [value and [list(value), time] for value, time in rights])
 
 

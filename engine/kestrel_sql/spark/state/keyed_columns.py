@@ -19,6 +19,7 @@ from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
+    InOrder,
     Made,
     codes_of,
     enveloped,
@@ -31,7 +32,7 @@ from kestrel_sql.spark.state.table_versions import KeyedRows, SideRows
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.schema import Column
 
-ENVELOPE_NAMES = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
+_ENVELOPE_NAMES = [field.name for field in ENVELOPE_FIELDS if field.name != "log"]
 
 
 class KeyedColumns(ABC):
@@ -56,7 +57,6 @@ class KeyedColumns(ABC):
         arrived = order_of(rows, usable)
         sides = self._sides(rows, arrived)
         keys = self._keys(sides)
-        rows = rows_at(rows.select(ENVELOPE_NAMES), arrived)
         codes = codes_of(keys)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
@@ -65,7 +65,7 @@ class KeyedColumns(ABC):
         groups[order] = segments.groups
         firsts = zip(*(to_list(column.take(pa.array(order[starts]))) for column in keys), strict=True)
         names = [self._key_bytes(tuple(key)) if known else None for known, *key in firsts]
-        return KeyedRows(rows, sides, keys[1:], order, segments, groups, names)
+        return KeyedRows(InOrder.of(rows, arrived), sides, keys[1:], order, segments, groups, names)
 
     def _sides(self, rows: pa.RecordBatch, arrived: Numbers) -> list[SideRows]:
         """The rows of each input among those at the indices `arrived`, in this order."""
@@ -94,14 +94,14 @@ class KeyedColumns(ABC):
         return found
 
     def _results(
-        self, rows: pa.RecordBatch, at: Numbers, parts: Mapping[str, pa.StructArray], times: Numbers, task: int
+        self, rows: InOrder, at: Numbers, parts: Mapping[str, pa.StructArray], times: Numbers, task: int
     ) -> Iterator[pa.RecordBatch]:
         """The outputs of the rows at these ascending indices, which may repeat, with the fields `parts`."""
         if len(at):
             kind = self._made.field(struct_column(self._output.relation)).type
             structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
             made = Made(self._output.relation, structs, times, positions_of(at))
-            yield from enveloped(rows_at(rows.select(ENVELOPE_NAMES), at), made, self._made, task)
+            yield from enveloped(rows_at(rows.given.select(_ENVELOPE_NAMES), rows.order[at]), made, self._made, task)
 
     def _own_keys(self, keyed: KeyedRows, at: Numbers) -> pa.StructArray:
         """The keys of rows as keys of their outputs."""

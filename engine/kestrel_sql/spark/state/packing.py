@@ -21,11 +21,10 @@ from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import child_ordinals, rows_at, to_rows
+from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
-from kestrel_sql.spark.state.column_rows import small
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.types import struct_of

@@ -163,7 +163,7 @@ def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin 
 
 
 def _arrived(keyed: KeyedRows, state: State) -> Arrived:
-    times = keyed.rows.column("ts").to_numpy()
+    times = keyed.rows.times
     sides = np.zeros(len(times), np.int64)
     sides[keyed.sides[_RIGHT].at] = _RIGHT
     has_value = np.empty(len(times), dtype=bool)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kestrel_sql.operators.aggregates.by_column import Flags, Numbers, Segments
 from kestrel_sql.spark.io.columns import from_rows
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.state.column_rows import valid
+from kestrel_sql.spark.state.column_rows import InOrder, valid
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class KeyedRows:
         names: the serialised key of each group; None for a null key.
     """
 
-    rows: pa.RecordBatch
+    rows: InOrder
     sides: Sequence[SideRows]
     keys: Sequence[pa.Array]
     order: Numbers
@@ -80,7 +80,7 @@ class KeyedRows:
         """The versions of the rows of a table; `stored` has the row of each group in the state."""
         own = self.sides[side]
         parts = [own.stored(stored), own.fields["v"]]
-        index = np.empty(self.rows.num_rows, np.int64)
+        index = np.empty(len(self.order), np.int64)
         index[own.at] = np.arange(len(own.at)) + len(stored)
         latest = self.latest(side)
         before = np.where(latest >= 0, index[latest], self.groups)

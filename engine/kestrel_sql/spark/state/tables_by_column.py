@@ -49,7 +49,7 @@ class ColumnStreamTableJoin(KeyedColumns):
         at = at[chosen]
         lefts = rows_at(pa.RecordBatch.from_struct_array(left.fields["v"]), chosen).columns
         rights = versions.rows.take(pa.array(versions.now[at])).flatten()
-        times = keyed.rows.column("ts").to_numpy()[at]
+        times = keyed.rows.times[at]
         value = self._value([*lefts, *rights]) if len(at) else left.fields["v"]
         yield from self._results(keyed.rows, at, {"k": self._own_keys(keyed, at), "v": value}, times, task)
         self._store(keyed, state)
@@ -86,7 +86,7 @@ class ColumnTableJoin(KeyedColumns):
         left, right = (
             keyed.versions(side, [None if row is None else row[0] for row in stored[side]]) for side in (_LEFT, _RIGHT)
         )
-        is_right = np.zeros(keyed.rows.num_rows, dtype=bool)
+        is_right = np.zeros(len(keyed.order), dtype=bool)
         is_right[keyed.sides[_RIGHT].at] = True
         lefts, rights = left.present[left.now], right.present[right.now]
         changes_left = lefts | left.present[left.before]
@@ -124,7 +124,7 @@ class ColumnTableJoin(KeyedColumns):
         keyed: KeyedRows, stored: Sequence[Sequence[Any]], sides: tuple[Versions, Versions], is_right: Flags
     ) -> Numbers:
         """The timestamps (ms) of the results: the greater one of the row and of the row that it meets."""
-        own: Numbers = keyed.rows.column("ts").to_numpy()
+        own: Numbers = keyed.rows.times
         others = []
         for versions, rows in zip(sides, stored, strict=True):
             first = np.array([0 if row is None else row[1] for row in rows], np.int64)
@@ -151,9 +151,9 @@ class ColumnMaterialise(KeyedColumns):
         old = versions.rows.take(pa.array(versions.before))
         columns = old.flatten()
         if self._rowtime is not None:
-            columns[self._rowtime] = keyed.rows.column("ts").cast(columns[self._rowtime].type)
-        times = keyed.rows.column("ts").to_numpy()
-        at = np.arange(keyed.rows.num_rows)
+            columns[self._rowtime] = pa.array(keyed.rows.times).cast(columns[self._rowtime].type)
+        times = keyed.rows.times
+        at = np.arange(len(keyed.order))
         own = {"k": self._own_keys(keyed, at), "v": keyed.sides[0].fields["v"]}
         yield from self._results(keyed.rows, at, {**own, "o": self._value(columns, "o", ~valid(old))}, times, task)
         _store_latest(keyed, state, ("rows",), lambda value, _: value)
@@ -169,7 +169,7 @@ def _store_latest(
         groups = keyed.groups[side.at]
         last = np.sort(len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1])
         values = to_rows(side.fields["v"].take(pa.array(last)))
-        times = keyed.rows.column("ts").to_numpy()[side.at[last]].tolist()
+        times = keyed.rows.times[side.at[last]].tolist()
         rows = state.setdefault(name, {})
         for group, value, time in zip(groups[last].tolist(), values, times, strict=True):
             rows.pop(keyed.names[group], None)
