@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -201,25 +201,24 @@ class Writer:
             self._sent.popleft()
         produce, report = self._producer.produce, self._report
         columns = [to_list(batch.column(name)) for name in SENT]
-        for at, (topic, partition, key, value, timestamp, headers) in enumerate(
-            zip(*columns, _pairs(batch), strict=True)
-        ):
-            while True:
-                try:
-                    if headers:
-                        produce(topic, value, key, partition, report, timestamp=timestamp or EARLIEST, headers=headers)
-                    else:
-                        produce(topic, value, key, partition, report, timestamp=timestamp or EARLIEST)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-                except KafkaException as error:
-                    raise WriteError(_text(error.args[0], batch.slice(at, 1), None)) from error
-            if at % _POLL_EVERY == 0:
-                self._producer.poll(0)
-            if self._failed:
-                self._check()
-        self._check()
+        rows = enumerate(zip(*columns, _pairs(batch), strict=True))
+        for _ in range(0, len(batch), _POLL_EVERY):
+            for at, (topic, partition, key, value, timestamp, headers) in islice(rows, _POLL_EVERY):
+                while True:
+                    try:
+                        if headers:
+                            produce(
+                                topic, value, key, partition, report, timestamp=timestamp or EARLIEST, headers=headers
+                            )
+                        else:
+                            produce(topic, value, key, partition, report, timestamp=timestamp or EARLIEST)
+                        break
+                    except BufferError:
+                        self._producer.poll(0.1)
+                    except KafkaException as error:
+                        raise WriteError(_text(error.args[0], batch.slice(at, 1), None)) from error
+            self._producer.poll(0)
+            self._check()
 
     def commit(self, batch: int) -> None:
         """Commit the transaction, and remember the batch.

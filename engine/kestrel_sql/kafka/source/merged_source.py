@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from operator import methodcaller
 from typing import Any
 
@@ -210,7 +211,7 @@ def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     """The records of a task in the order of their timestamps, as rows of `_CONSUMED`."""
     merge = TimeMerge(len(task.ranges))
-    reads = {(wanted.topic, task.number): _Read(at, wanted) for at, wanted in enumerate(task.ranges)}
+    reads = {wanted.topic: _Read(at, wanted) for at, wanted in enumerate(task.ranges)}
     consumer = _consumer(config)
     consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
     deadline = time.monotonic() + _PATIENCE_S
@@ -218,16 +219,16 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
         while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
             messages = consumer.consume(min(_ROWS, sum(read.left for read in reads.values())), timeout=_WAIT_S)
-            for position, own in _by_position(messages).items():
-                read = reads.get(position)
+            for topic, own in _by_topic(messages).items():
+                read = reads.get(topic)
                 if read is not None:
                     deadline = time.monotonic() + _PATIENCE_S
                     merge.offer(read.number, read.rows(own, config))
                     if not read.left:
                         merge.end(read.number)
                         # Or else the records behind the range would come, too.
-                        consumer.incremental_unassign([TopicPartition(*position)])
-                        del reads[position]
+                        consumer.incremental_unassign([TopicPartition(topic, task.number)])
+                        del reads[topic]
             rows = merge.take()
             if rows is not None:
                 yield rows
@@ -237,10 +238,11 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
         consumer.unassign()
 
 
-def _by_position(messages: Sequence[Any]) -> Mapping[Position, list[Any]]:
-    found: dict[Position, list[Any]] = defaultdict(list)
-    for message in messages:
-        found[message.topic(), message.partition()].append(message)
+def _by_topic(messages: Sequence[Any]) -> Mapping[str, list[Any]]:
+    """The messages of a task, which reads one partition of each topic; the client returns them in long runs."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for topic, run in groupby(messages, methodcaller("topic")):
+        found[topic].extend(run)
     return found
 
 
@@ -261,8 +263,10 @@ class _Read:
         Raises:
             QueryError: the broker does not let the partition be read.
         """
-        failed = [message for message in messages if message.error() is not None]
-        records = [message for message in messages if message.error() is None] if failed else messages
+        failed, records = [], messages
+        if any(map(methodcaller("error"), messages)):
+            failed = [message for message in messages if message.error() is not None]
+            records = [message for message in messages if message.error() is None]
         offsets = [*map(methodcaller("offset"), records)]
         if offsets:
             self.left = max(0, self.wanted.end - 1 - offsets[-1])
