@@ -87,8 +87,7 @@ class Application:
         settings = self.settings
         parsed = [*self._parsed(texts)]
         statements = [statement for _, statement in parsed]
-        queries = [each.statement.query for each in statements if isinstance(each.statement, _QUERIES)]
-        self.settings = settings = replace(settings, only_joins=bool(queries) and all(query.joins for query in queries))
+        self.settings = settings = replace(settings, only_joins=has_only_joins(statements))
         with self._locked() as folder, setting_errors(settings.spark):
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
@@ -198,6 +197,12 @@ class Application:
             if isinstance(statement, PrintTopic)
             else ()
         )
+
+
+def has_only_joins(statements: Iterable[ParsedStatement]) -> bool:
+    """Whether there are queries, and each is a join."""
+    queries = [each.statement.query for each in statements if isinstance(each.statement, _QUERIES)]
+    return bool(queries) and all(query.joins for query in queries)
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pyarrow as pa
 
-from kestrel_sql.spark.io.columns import before, ordinal_order
+from kestrel_sql.spark.io.columns import before, least, ordinal_order
 
 ORDINALS = pa.list_(pa.int64())
 
@@ -21,3 +21,9 @@ def test_ordinals_are_sorted_like_lists() -> None:
 def test_ordinals_before_another_are_counted() -> None:
     ordinals = pa.array([[0], [0, 1], [1, 0], [1, 0], [2]], ORDINALS)
     assert [before(ordinals, ordinal) for ordinal in ([0], [0, 0], [1, 0], [1, 1], [9])] == [0, 1, 2, 4, 5]
+
+
+def test_the_least_of_some_ordinals_is_the_first_in_order() -> None:
+    ordinals = [[3, 1], [2, 5], [2], [2, 5, 0], [7]]
+    assert least(pa.array(ordinals, pa.list_(pa.int64()))) == [2]
+    assert least(pa.array(ordinals[3:], pa.list_(pa.int64()))) == [2, 5, 0]
