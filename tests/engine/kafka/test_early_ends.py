@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import until_ends
 from kestrel_sql.kafka.source import merged_source
-from kestrel_sql.kafka.source.merged_source import MergedReader, SourceSpec, opened
+from kestrel_sql.kafka.source.merged_source import MergedReader, SourceSpec, _by_topic, opened
 
 _END = KafkaError._PARTITION_EOF
 
@@ -82,3 +82,10 @@ def test_a_topic_is_read_to_the_end_that_was_asked_for(
 ) -> None:
     chunks = until_ends(consumer(EARLY), 1, ends)
     assert [record.offset for records in chunks for record in records] == expected
+
+
+def test_messages_of_another_partition_are_left_out() -> None:
+    stray = _Message(7)
+    stray.partition = lambda: 1  # type: ignore[attr-defined]
+    given = [_Message(0), stray, _Message(1)]
+    assert [message.offset() for message in _by_topic(given, 0)["in"]] == [0, 1]

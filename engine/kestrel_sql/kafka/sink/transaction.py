@@ -215,6 +215,7 @@ class Writer:
                         break
                     except BufferError:
                         self._producer.poll(0.1)
+                        self._check()
                     except KafkaException as error:
                         raise WriteError(_text(error.args[0], batch.slice(at, 1), None)) from error
             self._producer.poll(0)

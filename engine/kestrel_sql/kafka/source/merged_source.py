@@ -219,7 +219,7 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
         while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
             messages = consumer.consume(min(_ROWS, sum(read.left for read in reads.values())), timeout=_WAIT_S)
-            for topic, own in _by_topic(messages).items():
+            for topic, own in _by_topic(messages, task.number).items():
                 read = reads.get(topic)
                 if read is not None:
                     deadline = time.monotonic() + _PATIENCE_S
@@ -238,8 +238,10 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
         consumer.unassign()
 
 
-def _by_topic(messages: Sequence[Any]) -> Mapping[str, list[Any]]:
-    """The messages of a task, which reads one partition of each topic; the client returns them in long runs."""
+def _by_topic(messages: Sequence[Any], partition: int) -> Mapping[str, list[Any]]:
+    """The messages of a partition number by topic; the client returns them in long runs."""
+    if {*map(methodcaller("partition"), messages)} - {partition}:
+        messages = [message for message in messages if message.partition() == partition]
     found: dict[str, list[Any]] = defaultdict(list)
     for topic, run in groupby(messages, methodcaller("topic")):
         found[topic].extend(run)
