@@ -11,7 +11,9 @@ _CHUNK_BYTES = 64 << 20
 _LARGER_ROWS = 1 << 14
 _LARGER_BYTES = 16 << 20
 
-_LARGE_BYTES = 32 << 10
+_MANY_ROWS, _LARGE_BYTES = 512, 32 << 10
+"""From these on a blob is compressed: each column of each query costs a call, which few rows are not worth."""
+
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 
@@ -46,12 +48,12 @@ def larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def write_rows(batch: pa.RecordBatch) -> bytes:
-    """Serialise rows: large batches as an Arrow stream of compressed columns, small ones without their schema.
+    """Serialise rows: many as an Arrow stream of compressed columns, few without their schema.
 
     A byte of a blob is copied a dozen times on its way through the JVM, and the columns of an envelope hardly differ
     from row to row: to compress them took a sixth of the processor time off a join (ADR 23).
     """
-    if batch.nbytes < _LARGE_BYTES:
+    if batch.num_rows < _MANY_ROWS or batch.nbytes < _LARGE_BYTES:
         small: bytes = batch.serialize().to_pybytes()
         return small
     sink = pa.BufferOutputStream()
