@@ -11,8 +11,8 @@ _CHUNK_BYTES = 64 << 20
 _LARGER_ROWS = 1 << 14
 _LARGER_BYTES = 16 << 20
 
-_MANY_ROWS, _LARGE_BYTES = 512, 32 << 10
-"""From these on a blob is compressed: each column of each query costs a call, which few rows are not worth."""
+_COLUMN_BYTES = 2 << 10
+"""From this many bytes a column on, blobs are compressed: it costs a call for each column of each query of a group."""
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
@@ -48,12 +48,12 @@ def larger(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def write_rows(batch: pa.RecordBatch) -> bytes:
-    """Serialise rows: many as an Arrow stream of compressed columns, few without their schema.
+    """Serialise rows: large batches as an Arrow stream of compressed columns, small ones without their schema.
 
     A byte of a blob is copied a dozen times on its way through the JVM, and the columns of an envelope hardly differ
     from row to row: to compress them took a sixth of the processor time off a join (ADR 23).
     """
-    if batch.num_rows < _MANY_ROWS or batch.nbytes < _LARGE_BYTES:
+    if batch.nbytes < _COLUMN_BYTES * batch.num_columns:
         small: bytes = batch.serialize().to_pybytes()
         return small
     sink = pa.BufferOutputStream()

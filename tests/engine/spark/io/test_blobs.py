@@ -24,5 +24,10 @@ def test_a_part_of_many_rows_is_written_alone() -> None:
     assert (len(blob) < 2_000, read_rows(blob, SCHEMA).equals(part)) == (True, True)
 
 
+def test_few_rows_of_many_queries_are_not_compressed() -> None:
+    wide = pa.RecordBatch.from_pydict({f"r{at}": ["a value"] * 10 for at in range(1_000)})
+    assert pa.ipc.read_message(write_rows(wide)).type == "record batch"
+
+
 def test_many_rows_are_compressed() -> None:
     assert len(write_rows(rows(10_000))) < rows(10_000).nbytes * 2 / 3
