@@ -28,9 +28,6 @@ PRELOADED = (
 _TASKS = "pyspark.worker"
 """The module of the workers that run tasks; others live for one call of the driver."""
 
-_OBJECTS = 100_000
-"""After how many new objects Python looks for cycles. Those of a fetch are fewer, and form none."""
-
 _work = daemon.worker
 
 
@@ -61,6 +58,5 @@ if __name__ == "__main__":
     # What is imported never dies: kept out of collections, its pages stay shared between the workers.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_OBJECTS, 50, 100)
     daemon.worker = worker
     daemon.manager()
