@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink import task
 from kestrel_sql.kafka.sink.task import Job, Share
@@ -54,7 +55,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
     monkeypatch.setattr(Writer, "opened", found, raising=False)
     monkeypatch.setattr(Writer, "fenced", [], raising=False)
     monkeypatch.setattr(task, "Writer", Writer)
-    monkeypatch.setattr(task, "_writers", {})
+    monkeypatch.setattr(task, "_writers", Kept(32))
     return found
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.sink import transaction
 from kestrel_sql.kafka.sink.transaction import _pairs, _sent_in, _text, retried
 from kestrel_sql.spark.io.topics import HEADERS
@@ -109,4 +110,4 @@ def test_a_fenced_writer_is_not_asked_again() -> None:
 
 def test_requests_of_a_transaction_outlive_a_broker_that_is_away() -> None:
     # The client's default forgets them when all brokers are down, and no timeout ends the call (ADR 16).
-    assert transaction._TUNING["metadata.recovery.strategy"] == "none"
+    assert KafkaConfig(servers="b:1").client(**transaction._TUNING)["metadata.recovery.strategy"] == "none"

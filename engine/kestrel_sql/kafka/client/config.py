@@ -18,11 +18,15 @@ _SHOWN = frozenset({"bootstrap.servers", "security.protocol", "sasl.mechanism", 
 
 _SERVERS = "bootstrap.servers"
 
-_ALWAYS = {
+_ALWAYS: Mapping[str, str | int] = {
     # librdkafka also reports as errors what it would write to standard error.
     "log_level": 2,
     # Reconnect quickly even after a long outage.
     "reconnect.backoff.max.ms": 1_000,
+    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a
+    # transaction; calls then never return, in spite of their timeout (ADR 16). It makes its threads anew each time,
+    # too, which takes three times the work.
+    "metadata.recovery.strategy": "none",
 }
 
 SPARK_REDACTION = "(?i)secret|password|token|access[.]?key|jaas|[.]key$|keystore|truststore"

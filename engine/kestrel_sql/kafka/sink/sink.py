@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -22,6 +21,7 @@ from pyspark.sql.functions import col
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
 from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share
@@ -35,6 +35,8 @@ _ANSWER_S, _HEARD = 5.0, 20
 
 _owners: dict[str, dict[int, str]] = {}
 """The worker that wrote each slot of a query last: its writer may be open still, all others of the slot are fenced."""
+
+_groups: Kept[str, _Group] = Kept(_MAX_GROUPS)
 
 
 class Delivery(StrEnum):
@@ -201,7 +203,6 @@ class _Group:
             raise next((KafkaException(each) for each in self.heard if needed(each)), error) from None
 
 
-@lru_cache(maxsize=_MAX_GROUPS)
 def _group(config: KafkaConfig, query: str) -> _Group:
     """The consumer that reads the numbers of committed batches; it never reads a record.
 
@@ -209,9 +210,13 @@ def _group(config: KafkaConfig, query: str) -> _Group:
     is not ready. It ignores open transactions, whose writers are fenced only later, when the writers of this batch
     open.
     """
-    heard: deque[Any] = deque(maxlen=_HEARD)
-    settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
-    return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
+
+    def opened() -> _Group:
+        heard: deque[Any] = deque(maxlen=_HEARD)
+        settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
+        return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
+
+    return _groups.get(config, query, opened)
 
 
 def gathered(blobs: DataFrame, layout: Layout) -> DataFrame:

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED, LOGGED_COLUMNS
@@ -43,7 +44,7 @@ _MAX_WRITERS = 32
 If a run has more queries times slots, every batch opens new ones, which fence the previous ones (ADR 16).
 """
 
-_writers: dict[tuple[str, int], Writer] = {}
+_writers: Kept[tuple[str, int], Writer] = Kept(_MAX_WRITERS)
 """The writers of this worker process: opening one takes several round trips to the broker."""
 
 
@@ -116,7 +117,7 @@ class Share:
             raise WriteError(f"topic {names[0]} does not exist")
         position = (names[0], partition)
         _close_fenced(self.job)
-        last = _writers.pop((self.job.query, self.slot), None)
+        last = _writers.take((self.job.query, self.slot))
         if last is not None and last.serves(frozenset(topics)) and self._reuses(last, position, topics):
             return
         writer = Writer(
@@ -162,9 +163,7 @@ class Share:
                 writer.commit(self.job.batch)
             else:
                 writer.flush()
-        _writers[self.job.query, self.slot] = writer
-        while len(_writers) > _MAX_WRITERS:
-            del _writers[next(iter(_writers))]
+        _writers.keep(self.job.config, (self.job.query, self.slot), writer)
 
     def _message(self, error: WriteError | KafkaException) -> str:
         if isinstance(error, WriteError):
@@ -184,9 +183,9 @@ def _worker() -> str:
 
 def _close_fenced(job: Job) -> None:
     """Close the writers of slots that another worker has written since: a fenced one only keeps its connections."""
-    for query, slot in list(_writers):
+    for query, slot in _writers:
         if query == job.query and job.owners.get(slot) != _worker():
-            del _writers[query, slot]
+            _writers.take((query, slot))
 
 
 def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -26,6 +26,7 @@ from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.spark.io.columns import to_list
@@ -51,6 +52,8 @@ EARLIEST = 1
 _TRANSACTION_MS = 120_000
 _MAX_CACHED = 16
 
+_groups: Kept[str, Any] = Kept(_MAX_CACHED)
+
 _SILENT = logging.getLogger("kestrel_sql.kafka.writer")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
@@ -74,9 +77,6 @@ _TUNING: Mapping[str, str | int | bool] = {
     # A producer that connects on demand waits for the first broker, then for the coordinator: 60 ms, sometimes 500 ms.
     # One that connects to all brokers at once takes 5 ms.
     "enable.sparse.connections": False,
-    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a
-    # transaction; calls then never return, in spite of their timeout (ADR 16).
-    "metadata.recovery.strategy": "none",
 }
 
 _TRANSPORT, _TIMED_OUT, _STATE = -195, -185, -172
@@ -302,10 +302,10 @@ def retried(call: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
-@lru_cache(maxsize=_MAX_CACHED)
 def _group(config: KafkaConfig, query: str) -> Any:
     """The consumer that reads the numbers of committed batches of a query; it never reads a record."""
-    return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
+    settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed")
+    return _groups.get(config, query, lambda: Consumer(settings))
 
 
 @lru_cache(maxsize=_MAX_CACHED)

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
@@ -48,8 +49,8 @@ _WAIT_S = 0.05
 _CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
 """What a consumer says of a record."""
 
-_consumers: dict[tuple[str, ...], Any] = {}
-"""The consumers of this worker process, which are never closed: connecting takes longer than reading a small batch."""
+_consumers: Kept[str, Any] = Kept(1)
+"""The consumer of this worker process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,8 +323,4 @@ def _consumer(config: KafkaConfig) -> Any:
         auto_offset_reset="error",
         fetch_wait_max_ms=20,
     )
-    client["log_level"] = 0
-    identity = tuple(f"{name}={value}" for name, value in sorted(client.items()))
-    if identity not in _consumers:
-        _consumers[identity] = Consumer(client)
-    return _consumers[identity]
+    return _consumers.get(config, "", lambda: Consumer({**client, "log_level": 0}))

@@ -1,0 +1,49 @@
+"""The clients that a process keeps open from batch to batch: connecting takes longer than a small batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, TypeVar
+
+from kestrel_sql.kafka.client.config import KafkaConfig
+
+Client = TypeVar("Client")
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Kept(Generic[Key, Client]):
+    """Clients by key, all of one broker, the oldest of them closed if there are too many.
+
+    To keep a client of another broker closes all. A process of Spark may outlive a broker, and librdkafka's threads
+    never cease to look for one that is gone.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Keep so many clients at most."""
+        self._most = most
+        self._config: KafkaConfig | None = None
+        self._clients: dict[Key, Client] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        """Iterate over the keys of the clients, the oldest first."""
+        return iter([*self._clients])
+
+    def get(self, config: KafkaConfig, key: Key, make: Callable[[], Client]) -> Client:
+        """Return the client of a broker with this key, made now if there is none."""
+        found = self._clients[key] if config == self._config and key in self._clients else make()
+        self.keep(config, key, found)
+        return found
+
+    def take(self, key: Key) -> Client | None:
+        """Return a client that is no longer kept: it is closed when nothing refers to it."""
+        return self._clients.pop(key, None)
+
+    def keep(self, config: KafkaConfig, key: Key, client: Client) -> None:
+        """Keep a client of a broker as the youngest."""
+        if config != self._config:
+            self._clients.clear()
+            self._config = config
+        self._clients.pop(key, None)
+        self._clients[key] = client
+        while len(self._clients) > self._most:
+            del self._clients[next(iter(self._clients))]

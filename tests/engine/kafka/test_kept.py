@@ -1,0 +1,32 @@
+"""The clients that a process keeps open: of one broker, and not too many."""
+
+from __future__ import annotations
+
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.kept import Kept
+
+ONE, OTHER = KafkaConfig(servers="one:1"), KafkaConfig(servers="other:1")
+
+
+def test_a_client_stays_open_and_becomes_the_youngest() -> None:
+    kept: Kept[str, object] = Kept(2)
+    first = kept.get(ONE, "a", object)
+    kept.get(ONE, "b", object)
+    assert kept.get(ONE, "a", object) is first
+    kept.get(ONE, "c", object)
+    assert [*kept] == ["a", "c"]
+
+
+def test_a_client_of_another_broker_closes_all() -> None:
+    kept: Kept[str, object] = Kept(9)
+    first = kept.get(ONE, "a", object)
+    kept.keep(ONE, "b", object())
+    assert kept.get(OTHER, "a", object) is not first
+    assert [*kept] == ["a"]
+
+
+def test_a_client_that_was_taken_is_not_kept() -> None:
+    kept: Kept[str, object] = Kept(9)
+    first = kept.get(ONE, "a", object)
+    assert kept.take("a") is first
+    assert (kept.take("a"), [*kept]) == (None, [])
