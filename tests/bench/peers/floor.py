@@ -245,5 +245,8 @@ def _consumer(servers: str) -> Consumer:
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 20,
+            # As Kestrel's source has it: a consumer with much ahead pauses for a second by default.
+            "queued.min.messages": 10_000,
+            "fetch.queue.backoff.ms": 5,
         }
     )

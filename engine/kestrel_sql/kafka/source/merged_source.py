@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import count, groupby
 from operator import methodcaller
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.consume import READER
 from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
-from kestrel_sql.spark.io.arrow_passes import Batches
-from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, empty_lists, wire_input
 
 NAME = "kestrel_merged"
 
-BLOBS = "records BIGINT, rows BINARY"
-"""Rows of `WIRE_INPUT` as a blob, and their number.
+RECORDS = "records"
+"""The column that the source adds: the last row of a task has the number of records that it read, and nothing else."""
 
-A blob is one row for Spark: to pass on single records, cell by cell, took most of the time of its tasks.
-"""
+_AT_ONCE = 10_000
+"""The most messages that are asked for at a time."""
 
-_BLOBS = pa.schema([("records", pa.int64()), ("rows", pa.binary())])
-
-_ROWS, _BYTES = 10_000, 16 << 20
-"""The rows or bytes of a blob, and the most messages that are fetched at a time."""
+_numbers = count()
 
 _PATIENCE_S = 120.0
 _NO_TIME = 0
@@ -76,42 +73,47 @@ class SourceSpec:
         """All partitions of all topics."""
         return tuple((topic, partition) for topic, count in self.partitions.items() for partition in range(count))
 
-    def to_options(self) -> dict[str, str]:
-        """Return the options of the Spark source."""
-        return {
-            "servers": self.config.servers,
-            "secret": json.dumps(dict(self.config.properties)),
-            "partitions": json.dumps(dict(self.partitions)),
-            "start": json.dumps(to_members(self.start)),
-            "limit": str(self.limit),
-        }
-
-    @staticmethod
-    def of_options(options: Mapping[str, str]) -> SourceSpec:
-        """Read the options of the Spark source."""
-        return SourceSpec(
-            config=KafkaConfig(servers=options["servers"], properties=json.loads(options["secret"])),
-            partitions=json.loads(options["partitions"]),
-            start=from_members(json.loads(options["start"])),
-            limit=int(options["limit"]),
-        )
-
 
 class MergedSource(DataSource):
-    """The source in Spark's API."""
+    """The source in Spark's API; `merged_source` makes one for each query."""
+
+    format_name: ClassVar[str]
+    spec: ClassVar[SourceSpec]
+    function: ClassVar[Pass]
+    columns: ClassVar[str]
 
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return NAME
+        return cls.format_name
 
     def schema(self) -> str:
-        """The columns of `BLOBS`."""
-        return BLOBS
+        """The columns of the results, and `RECORDS`."""
+        return f"{RECORDS} BIGINT, {self.columns}"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader."""
-        return MergedReader(SourceSpec.of_options(dict(self.options)))
+        return MergedReader(self.spec, type(self).function, to_arrow_schema(schema))
+
+
+def merged_source(spec: SourceSpec, function: Pass, schema: str) -> type[MergedSource]:
+    """Return a source that reads records, and passes on what a function makes of them.
+
+    Spark runs a source and a `mapInArrow` in two processes; this saves one of them, and the way of all records
+    through the JVM.
+
+    Args:
+        spec: the records.
+        function: gets the merged records of a task, as rows of `WIRE_INPUT`.
+        schema: the Spark schema of its results.
+    """
+    members = {
+        "format_name": f"{NAME}_{next(_numbers)}",
+        "spec": spec,
+        "function": staticmethod(function),
+        "columns": schema,
+    }
+    return type("PassingSource", (MergedSource,), members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +136,10 @@ class _Task(InputPartition):
 class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Computes the ends of batches, and reads the records of their tasks."""
 
-    def __init__(self, topics: SourceSpec) -> None:
-        """Set the topics to read, without connecting."""
+    def __init__(self, topics: SourceSpec, function: Pass, schema: pa.Schema) -> None:
+        """Set the topics to read, without connecting; see `merged_source`."""
         self._topics = topics
+        self._function, self._schema = function, schema
         self._offsets: BrokerOffsets | None = None
         self._target: dict[Position, int] | None = None
         self._cutter = Cutter(self._first_from)
@@ -177,9 +180,19 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Return the merged records of a task, as Arrow batches of `BLOBS`."""
+        """Return what the function makes of the merged records of a task, and their number, as Arrow batches."""
         assert isinstance(partition, _Task)  # noqa: S101 - `partitions` returns no other
-        return _batches(self._topics.config, partition)
+        read = 0
+
+        def counted() -> Batches:
+            nonlocal read
+            for batch in _batches(self._topics.config, partition):
+                read += batch.num_rows
+                yield batch
+
+        for made in self._function(counted()):
+            yield _completed(made, self._schema)
+        yield _completed(pa.RecordBatch.from_pydict({RECORDS: pa.array([read])}), self._schema)
 
     def _first_from(self, moment: int) -> Mapping[Position, int]:
         return self._broker().from_time(self._topics.positions, moment)
@@ -190,23 +203,22 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets
 
 
-def opened(batches: Batches) -> Batches:
-    """Return the rows of `WIRE_INPUT` that are in rows of `BLOBS`."""
-    for batch in batches:
-        for blob in batch.column("rows").to_pylist():
-            yield read_rows(blob, ARROW_INPUT)
+def _completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, NULL where the batch has none."""
+    names = batch.schema.names
+    arrays = [batch.column(each.name) if each.name in names else pa.nulls(batch.num_rows, each.type) for each in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _batches(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
+def _batches(config: KafkaConfig, task: _Task) -> Batches:
     order = FeedOrder(task.number, task.tasks)
-    for rows in in_chunks(_merged(config, task), _ROWS, _BYTES):
+    for rows in _merged(config, task):
         columns = {
             "q": pa.array(np.zeros(rows.num_rows, np.int32)),
             "feed": pa.array(order.numbers(rows.column("ts").to_numpy())),
             "part": pa.array(np.full(rows.num_rows, task.number, np.int32)),
         }
-        blob = write_rows(wire_input(rows, columns))
-        yield pa.RecordBatch.from_arrays([pa.array([rows.num_rows]), pa.array([blob], pa.binary())], schema=_BLOBS)
+        yield wire_input(rows, columns)
 
 
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
@@ -219,7 +231,7 @@ def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     try:
         while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
-            messages = consumer.consume(min(_ROWS, sum(read.left for read in reads.values())), timeout=_WAIT_S)
+            messages = consumer.consume(min(_AT_ONCE, sum(read.left for read in reads.values())), timeout=_WAIT_S)
             for topic, own in _by_topic(messages, task.number).items():
                 read = reads.get(topic)
                 if read is not None:
@@ -315,12 +327,5 @@ def _timeout_message(config: KafkaConfig, task: _Task) -> str:
 
 
 def _consumer(config: KafkaConfig) -> Any:
-    client = config.client(
-        group_id="kestrel",
-        enable_auto_commit=False,
-        enable_partition_eof=True,
-        isolation_level="read_committed",
-        auto_offset_reset="error",
-        fetch_wait_max_ms=20,
-    )
-    return _consumers.get(config, "", lambda: Consumer({**client, "log_level": 0}))
+    own = {"group.id": "kestrel", "auto.offset.reset": "error", "log_level": 0}
+    return _consumers.get(config, "", lambda: Consumer({**config.client(), **READER, **own}))

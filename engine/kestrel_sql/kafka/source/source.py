@@ -6,16 +6,18 @@ Spark's own Kafka source, or the merged source if topics or partitions are merge
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
 from pyspark.sql.functions import sum as total
 
 from kestrel_sql.kafka.client.offsets import to_json
 from kestrel_sql.kafka.source.counted import READ
-from kestrel_sql.kafka.source.merged_source import NAME, MergedSource, SourceSpec, opened
+from kestrel_sql.kafka.source.merged_source import RECORDS, SourceSpec, merged_source
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
@@ -78,11 +80,24 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
 def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Passes:
     """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
-        spark.dataSource.register(MergedSource)
-        blobs = spark.readStream.format(NAME).options(**spec.to_options()).load()
-        return Passes(blobs.observe(READ, total("records").alias(READ))).through(opened)
+        return Passes(_MergedRecords(spark, spec))
     (topic,) = spec.partitions
     return Passes(_plain(spark, spec)).through(_completed(topic))
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedRecords:
+    """The merged records of several topics, which the source itself passes to a function."""
+
+    spark: SparkSession
+    spec: SourceSpec
+
+    def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
+        """Return what a function makes of the records, as `DataFrame.mapInArrow` does."""
+        source = merged_source(self.spec, function, schema)
+        self.spark.dataSource.register(source)
+        made = self.spark.readStream.format(source.name()).load()
+        return made.observe(READ, total(RECORDS).alias(READ)).where(col(RECORDS).isNull()).drop(RECORDS)
 
 
 def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,11 +17,18 @@ Pass = Callable[[Batches], Batches]
 """A function for `mapInArrow`."""
 
 
+class Rows(Protocol):
+    """Rows that functions can be applied to: a frame of Spark, or a source that applies them itself."""
+
+    def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
+        """Return what a function makes of the rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Rows of a frame, and the passes that are not applied yet."""
+    """Rows, and the passes that are not applied yet."""
 
-    rows: DataFrame
+    rows: Rows
     functions: tuple[Pass, ...] = ()
 
     def through(self, function: Pass) -> Passes:
