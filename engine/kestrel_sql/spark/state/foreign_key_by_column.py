@@ -58,6 +58,8 @@ class _Table:
         values: the values of the versions.
         present: which versions are rows; the others are tombstones, or there is no row.
         order: the rows of the batch sorted by key, then by ordinal.
+        places: the key and the place in the batch of each row, in this order.
+        previous: the version before each row of the batch.
     """
 
     side: SideRows
@@ -67,6 +69,8 @@ class _Table:
     values: pa.StructArray
     present: Flags
     order: Numbers
+    places: Numbers
+    previous: Numbers
 
     @staticmethod
     def of(side: SideRows, names: Numbered, keys: Numbers, rows: MutableMapping[bytes, Any], value: int) -> _Table:
@@ -75,7 +79,12 @@ class _Table:
         own = side.fields["v"]
         before = side.stored([None if row is None else row[value] for row in stored])
         values = pa.concat_arrays([before, own, pa.nulls(1, own.type)])
-        return _Table(side, names, keys, stored, values, valid(values), np.argsort(keys, kind="stable"))
+        order = np.argsort(keys, kind="stable")
+        previous = np.where(keys == _NO_KEY, len(values) - 1, keys)
+        follows = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+        previous[order[1 + follows]] = len(stored) + order[follows]
+        places = _places(keys, side.at)[order]
+        return _Table(side, names, keys, stored, values, valid(values), order, places, previous)
 
     @property
     def now(self) -> Numbers:
@@ -106,11 +115,9 @@ class _Table:
         nothing = len(self.values) - 1
         found = np.where(keys == _NO_KEY, nothing, keys)
         if len(self.keys):
-            own = self.side.at
-            size = 1 + max(int(own[-1]), int(at.max(initial=0)))
-            places = self.keys[self.order] * size + own[self.order]
-            latest = self.order[np.searchsorted(places, keys * size + at) - 1]
-            found = np.where((self.keys[latest] == keys) & (own[latest] < at), len(self.stored) + latest, found)
+            latest = self.order[np.searchsorted(self.places, _places(keys, at)) - 1]
+            own = (self.keys[latest] == keys) & (self.side.at[latest] < at)
+            found = np.where(own, len(self.stored) + latest, found)
         return found
 
 
@@ -165,7 +172,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
     def _caused_by_left(self, left: _Table, right: _Table, foreign: Numbers) -> Meetings:
         """What the left rows of the batch meet: the right row of their foreign key, a deleted row that of its last."""
         at, now = left.side.at, left.now
-        before = left.before(left.keys, at)
+        before = left.previous
         is_row, was_row = left.present[now], left.present[before]
         is_deleted = was_row & ~is_row
         met = right.before(np.where(is_deleted, foreign[before], foreign[now]), at)
@@ -217,10 +224,16 @@ def _numbered(keys: pa.StructArray, key_bytes: KeyBytes, names: Numbered) -> Num
     return np.array(numbers, np.int64)[codes]
 
 
+def _places(keys: Numbers, at: Numbers) -> Numbers:
+    """Keys and places in a batch as one number each."""
+    found: Numbers = (keys << 32) + at
+    return found
+
+
 def _caused_by_right(left: _Table, right: _Table, foreign: Numbers, state: State) -> Iterator[tuple[int, Meetings]]:
     """What the right rows of a share of the batch meet, and where the share ends; moves subscriptions."""
     subscribers = state.get("subscribers", {})
-    lasts, nexts = foreign[left.before(left.keys, left.side.at)], foreign[left.now]
+    lasts, nexts = foreign[left.previous], foreign[left.now]
     moved = np.flatnonzero(lasts != nexts)
     moves = dict(zip(left.side.at[moved].tolist(), moved.tolist(), strict=True))
     changes = dict(zip(right.side.at.tolist(), range(len(right.keys)), strict=True))
@@ -253,7 +266,7 @@ def _met(left: _Table, right: _Table, found: Sequence[tuple[int, Numbers]]) -> M
     keys = np.concatenate([np.zeros(0, np.int64), *(keys for _, keys in found)])
     at = right.side.at[rows]
     lefts = left.before(keys, at)
-    return np.stack([at, lefts, right.now[rows], lefts, right.before(right.keys[rows], at)])
+    return np.stack([at, lefts, right.now[rows], lefts, right.previous[rows]])
 
 
 def _store(left: _Table, right: _Table, foreign: Numbers, times: Numbers, state: State) -> None:
