@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import until_ends
@@ -21,41 +21,36 @@ _END = KafkaError._PARTITION_EOF
 SCHEMA = pa.schema([(RECORDS, pa.int64()), *ARROW_INPUT])
 
 
-class _Message:
-    def __init__(self, offset: int, code: int | None = None) -> None:
-        self._offset, self._code = offset, code
-
-    def __getattr__(self, name: str) -> Any:
-        answers: dict[str, Any] = {
-            "topic": "in",
-            "partition": 0,
-            "offset": self._offset,
-            "error": None if self._code is None else KafkaError(self._code),
-            "key": b"k",
-            "value": b"%d" % self._offset,
-            "headers": None,
-            "timestamp": (1, 1000 + self._offset),
-        }
-        return lambda: answers[name]
+def message(offset: int, code: int | None = None, partition: int = 0) -> Message:
+    return Message(
+        topic="in",
+        partition=partition,
+        offset=offset,
+        key=b"k",
+        value=b"%d" % offset,
+        headers=None,
+        error=None if code is None else KafkaError(code),
+        timestamp=(1, 1000 + offset),
+    )
 
 
-def consumer(chunks: Sequence[Sequence[_Message]]) -> Any:
+def consumer(chunks: Sequence[Sequence[Message]]) -> Any:
     """A consumer that returns these chunks, one with each call, and then nothing."""
-    left: Iterator[Sequence[_Message]] = iter(chunks)
+    left: Iterator[Sequence[Message]] = iter(chunks)
     ignored = dict.fromkeys(("assign", "unassign", "incremental_unassign"), lambda *_: None)
     return SimpleNamespace(consume=lambda *_, **__: list(next(left, ())), **ignored)
 
 
 EARLY = [
-    [_Message(0), _Message(1)],
-    [_Message(2, _END)],
-    [_Message(2), _Message(3)],
+    [message(0), message(1)],
+    [message(2, _END)],
+    [message(2), message(3)],
     # The offset 4 is a control record.
-    [_Message(5, _END)],
+    [message(5, _END)],
 ]
 
 
-AWAY = [[_Message(0), _Message(-1, KafkaError._TRANSPORT)], EARLY[0][1:], *EARLY[1:]]
+AWAY = [[message(0), message(-1, KafkaError._TRANSPORT)], EARLY[0][1:], *EARLY[1:]]
 """The leader is away for a moment, and the client goes on by itself."""
 
 
@@ -68,7 +63,7 @@ def reader() -> MergedReader:
 
 @pytest.mark.parametrize("chunks", [EARLY, AWAY], ids=["early end", "away"])
 def test_a_merge_reads_all_records_of_its_range(
-    chunks: Sequence[Sequence[_Message]], monkeypatch: pytest.MonkeyPatch
+    chunks: Sequence[Sequence[Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merged_source, "_consumer", lambda config: consumer(chunks))
     merged = reader()
@@ -92,7 +87,5 @@ def test_a_topic_is_read_to_the_end_that_was_asked_for(
 
 
 def test_messages_of_another_partition_are_left_out() -> None:
-    stray = _Message(7)
-    stray.partition = lambda: 1  # type: ignore[attr-defined]
-    given = [_Message(0), stray, _Message(1)]
-    assert [message.offset() for message in _by_topic(given, 0)["in"]] == [0, 1]
+    given = [message(0), message(7, partition=1), message(1)]
+    assert [each.offset() for each in _by_topic(given, 0)["in"]] == [0, 1]
