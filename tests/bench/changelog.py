@@ -65,7 +65,7 @@ _runs = count()
 
 def opened() -> SparkSession:
     """A session as a run has it, whose workers can import what a bench passes them."""
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT}/engine:{ROOT}/qtt"
     keep_memory()
     return open_session("local[2]", SETTINGS)
 

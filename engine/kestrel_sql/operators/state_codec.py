@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from typing import Any
 from zlib import crc32
@@ -37,8 +37,8 @@ class BucketedRows(MutableMapping[bytes, Any]):
     """
 
     def __init__(self, count: int, buckets: list[bytes | dict[bytes, Any]]) -> None:
-        """Take the number of rows, and buckets whose number is a power of two."""
-        self._count, self._buckets, self._mask = count, buckets, len(buckets) - 1
+        """Take the number of rows in encoded buckets, and buckets whose number is a power of two."""
+        self._encoded, self._buckets, self._mask = count, buckets, len(buckets) - 1
 
     @classmethod
     def of(cls, rows: Mapping[bytes, Any]) -> BucketedRows:
@@ -52,21 +52,29 @@ class BucketedRows(MutableMapping[bytes, Any]):
     @property
     def is_full(self) -> bool:
         """Whether the rows need more buckets."""
-        return self._count >= 2 * _ROWS_A_BUCKET * len(self._buckets)
+        return len(self) >= 2 * _ROWS_A_BUCKET * len(self._buckets)
 
     def encoded(self) -> msgpack.ExtType:
         """The buckets for msgpack."""
         packer = _packer(_extend)
         buckets = [each if isinstance(each, bytes) else packer.pack(each) for each in self._buckets]
-        return msgpack.ExtType(_BUCKETS, packer.pack([self._count, *buckets]))
+        return msgpack.ExtType(_BUCKETS, packer.pack([len(self), *buckets]))
 
     def _bucket(self, at: int) -> dict[bytes, Any]:
         found = self._buckets[at]
         if isinstance(found, dict):
             return found
         opened = _rows(found)
+        self._encoded -= len(opened)
         self._buckets[at] = opened
         return opened
+
+    def homes(self, keys: Sequence[bytes]) -> list[dict[bytes, Any]]:
+        """Return the bucket of each key, to read and to set it there: one call for many keys."""
+        mask = self._mask
+        places = [crc32(key) & mask for key in keys]
+        opened = {at: self._bucket(at) for at in set(places)}
+        return [opened[at] for at in places]
 
     def get(self, key: bytes | None, default: Any = None) -> Any:
         """Return the row of a key, else `default`; no row has the key None, which joins ask for."""
@@ -76,21 +84,22 @@ class BucketedRows(MutableMapping[bytes, Any]):
         return self._bucket(crc32(key) & self._mask)[key]
 
     def __setitem__(self, key: bytes, row: Any) -> None:
-        bucket = self._bucket(crc32(key) & self._mask)
-        if key not in bucket:
-            self._count += 1
-        bucket[key] = row
+        self._bucket(crc32(key) & self._mask)[key] = row
 
     def __delitem__(self, key: bytes) -> None:
         del self._bucket(crc32(key) & self._mask)[key]
-        self._count -= 1
 
     def __iter__(self) -> Iterator[bytes]:
         for at in range(len(self._buckets)):
             yield from self._bucket(at)
 
     def __len__(self) -> int:
-        return self._count
+        return self._encoded + sum(len(each) for each in self._buckets if isinstance(each, dict))
+
+
+def homes_of(rows: dict[bytes, Any] | BucketedRows, keys: Sequence[bytes]) -> list[dict[bytes, Any]]:
+    """Return the dictionary that has, or is to have, the row of each key."""
+    return rows.homes(keys) if isinstance(rows, BucketedRows) else [rows] * len(keys)
 
 
 def bucket_rows(state: State) -> None:

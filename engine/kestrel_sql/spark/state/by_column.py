@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,8 @@ from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Output, State
+from kestrel_sql.operators.state_codec import homes_of
+from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
@@ -31,6 +32,7 @@ from kestrel_sql.spark.state.column_rows import (
     present,
     valid,
 )
+from kestrel_sql.spark.state.key_names import KeyNames
 
 MAX_OUTPUTS = 1 << 18
 """Roughly the most outputs in memory at once.
@@ -47,7 +49,8 @@ class ColumnAggregate:
 
     def __init__(self, stateful: Stateful, operator: Aggregate, made: pa.Schema) -> None:
         self._operator = operator
-        self._key_bytes = operator.key_bytes
+        assert isinstance(operator.key_bytes, EncodedKey)  # noqa: S101 - `column_operators` checks it
+        self._names = KeyNames(operator.key_bytes)
         self._input = stateful.inputs[0]
         self._output = stateful.output
         self._made = made
@@ -91,14 +94,15 @@ class ColumnAggregate:
             made = Made(self._output.relation, structs, times, positions_of(causes), (bounds[0], bounds[1]))
             yield from enveloped(rows_at(rows, causes), made, self._made, task)
 
-    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
-        """The stored groups of a share."""
-        found: dict[bytes, Group] = state.setdefault("groups", {})
-        return found
+    def _homes(
+        self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
+    ) -> list[dict[bytes, Group]]:
+        """The dictionary of the state that has the group of each name; `numbers` are those of their shares."""
+        return homes_of(state.setdefault("groups", {}), names)
 
-    def _group(self, last: Group, key: Sequence[Any]) -> Group:
-        """The group to store, of which `last` has the time, columns and states."""
-        return last
+    def _to_store(self, lasts: Iterable[Group], keys: pa.StructArray) -> Iterable[Group]:
+        """The groups to store, of which `lasts` have the times, columns and states."""
+        return lasts
 
     def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have a key and a value, sorted by ordinal."""
@@ -115,10 +119,9 @@ class ColumnAggregate:
             codes = small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
-        firsts = to_rows(structs.field("k").take(pa.array(order[starts])))
-        keys = [key for key in firsts if key is not None]
-        names = [self._key_bytes(key) for key in keys]
-        own = [self._stored(state, shares.names[at]) for at in shares.numbers[order[starts]].tolist()]
+        keys = structs.field("k").take(pa.array(order[starts]))
+        names = self._names.of(keys)
+        own = self._homes(state, shares, shares.numbers[order[starts]], names)
         times = rows.column("ts").to_numpy()
         begun = times[order[starts]].tolist()
         columns, calls = self._operator.columns, self._operator.calls
@@ -191,8 +194,9 @@ class ColumnAggregate:
         calls = [each.states for each in folded]
         states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
         lasts = map(list, zip(times.states, columns, states, strict=True))
-        for stored, name, key, last in zip(grouped.own, grouped.names, grouped.keys, lasts, strict=True):
-            stored[name] = self._group(last, key)
+        found = zip(grouped.own, grouped.names, self._to_store(lasts, grouped.keys), strict=True)
+        for stored, name, group in found:
+            stored[name] = group
 
 
 class ColumnWindows(ColumnAggregate):
@@ -243,11 +247,14 @@ class ColumnWindows(ColumnAggregate):
         bounds = (pa.array(starts), pa.array(starts + size))
         return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
 
-    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
-        return groups_of(share, state)
+    def _homes(
+        self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
+    ) -> list[dict[bytes, Group]]:
+        windows = [groups_of(start, state) for start in shares.names]
+        return [windows[at] for at in numbers.tolist()]
 
-    def _group(self, last: Group, key: Sequence[Any]) -> Group:
-        return [*last, list(key)]
+    def _to_store(self, lasts: Iterable[Group], keys: pa.StructArray) -> Iterable[Group]:
+        return ([*last, list(key or ())] for last, key in zip(lasts, to_rows(keys), strict=True))
 
 
 class ColumnFinalWindows(ColumnWindows):
@@ -312,7 +319,7 @@ class Grouped:
     given_times: Numbers
     order: Numbers
     rows: Segments
-    keys: list[Any]
+    keys: pa.StructArray
     names: list[bytes]
     groups: list[Group]
     own: list[dict[bytes, Group]]

@@ -110,7 +110,7 @@ class ColumnSessions(ColumnAggregate):
     def _spread(self, rows: pa.RecordBatch, state: State) -> _Spread:
         keys = rows.column(struct_column(self._input.relation)).field("k")
         _, firsts, groups = np.unique(codes_of(keys.flatten()), return_index=True, return_inverse=True)
-        names = [self._key_bytes(key or ()) for key in to_rows(keys.take(pa.array(firsts)))]
+        names = self._names.of(keys.take(pa.array(firsts)))
         lists = [state.setdefault("sessions", {}).get(name, ()) for name in names]
         stored: list[Session] = list(chain.from_iterable(lists))
         times = rows.column("ts").to_numpy()
@@ -197,10 +197,10 @@ class ColumnSessions(ColumnAggregate):
             [None if each is None else -each[START] for each in mine],
         )
         for key, name, session, start, end, own in zip(
-            grouped.keys, grouped.names, mine, starts.states, ends.states, grouped.own, strict=True
+            to_rows(grouped.keys), grouped.names, mine, starts.states, ends.states, grouped.own, strict=True
         ):
             merged = [] if session is None else [session]
-            self._sessions.replace(name, merged, [end, -start, own[name], list(key)], state)
+            self._sessions.replace(name, merged, [end, -start, own[name], list(key or ())], state)
         if self._sessions.final:
             return []
         return [self._made_of(grouped, folded, at, starts, ends, np.array([each is not None for each in mine]))]
@@ -242,9 +242,10 @@ class ColumnSessions(ColumnAggregate):
             np.where(is_old, 0, retracts[causes].astype(np.int64)),
         )
 
-    def _stored(self, state: State, share: int) -> dict[bytes, Group]:
-        found: dict[bytes, Group] = state["held"][share]
-        return found
+    def _homes(
+        self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
+    ) -> list[dict[bytes, Group]]:
+        return [state["held"][at] for at in numbers.tolist()]
 
 
 class ColumnFinalSessions(ColumnSessions):
