@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.kept import Kept
 
@@ -30,3 +33,15 @@ def test_a_client_that_was_taken_is_not_kept() -> None:
     first = kept.get(ONE, "a", object)
     assert kept.take("a") is first
     assert (kept.take("a"), [*kept]) == (None, [])
+
+
+def test_queries_in_many_threads_may_ask_at_once() -> None:
+    kept: Kept[int, object] = Kept(3)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(lambda number: kept.get(ONE, number % 50, object) is not None, range(30_000)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len([*kept]) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from threading import Lock
 from typing import Generic, TypeVar
 
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -23,6 +24,8 @@ class Kept(Generic[Key, Client]):
         self._most = most
         self._config: KafkaConfig | None = None
         self._clients: dict[Key, Client] = {}
+        # Each query of a run asks in a thread of its own.
+        self._lock = Lock()
 
     def __iter__(self) -> Iterator[Key]:
         """Iterate over the keys of the clients, the oldest first."""
@@ -30,7 +33,10 @@ class Kept(Generic[Key, Client]):
 
     def get(self, config: KafkaConfig, key: Key, make: Callable[[], Client]) -> Client:
         """Return the client of a broker with this key, made now if there is none."""
-        found = self._clients[key] if config == self._config and key in self._clients else make()
+        with self._lock:
+            found = self._clients.get(key) if config == self._config else None
+        if found is None:
+            found = make()
         self.keep(config, key, found)
         return found
 
@@ -40,10 +46,11 @@ class Kept(Generic[Key, Client]):
 
     def keep(self, config: KafkaConfig, key: Key, client: Client) -> None:
         """Keep a client of a broker as the youngest."""
-        if config != self._config:
-            self._clients.clear()
-            self._config = config
-        self._clients.pop(key, None)
-        self._clients[key] = client
-        while len(self._clients) > self._most:
-            del self._clients[next(iter(self._clients))]
+        with self._lock:
+            if config != self._config:
+                self._clients.clear()
+                self._config = config
+            self._clients.pop(key, None)
+            self._clients[key] = client
+            while len(self._clients) > self._most:
+                del self._clients[next(iter(self._clients))]
