@@ -31,8 +31,9 @@ def test_a_client_of_another_broker_closes_all() -> None:
 def test_a_client_that_was_taken_is_not_kept() -> None:
     kept: Kept[str, object] = Kept(9)
     first = kept.get(ONE, "a", object)
-    assert kept.take("a") is first
-    assert (kept.take("a"), [*kept]) == (None, [])
+    assert kept.take(OTHER, "a") is None
+    assert kept.take(ONE, "a") is first
+    assert (kept.take(ONE, "a"), [*kept]) == (None, [])
 
 
 def test_queries_in_many_threads_may_ask_at_once() -> None:

@@ -40,9 +40,10 @@ class Kept(Generic[Key, Client]):
         self.keep(config, key, found)
         return found
 
-    def take(self, key: Key) -> Client | None:
-        """Return a client that is no longer kept: it is closed when nothing refers to it."""
-        return self._clients.pop(key, None)
+    def take(self, config: KafkaConfig, key: Key) -> Client | None:
+        """Return the client of a broker, which is no longer kept: it is closed when nothing refers to it."""
+        with self._lock:
+            return self._clients.pop(key, None) if config == self._config else None
 
     def keep(self, config: KafkaConfig, key: Key, client: Client) -> None:
         """Keep a client of a broker as the youngest."""

@@ -117,7 +117,7 @@ class Share:
             raise WriteError(f"topic {names[0]} does not exist")
         position = (names[0], partition)
         _close_fenced(self.job)
-        last = _writers.take((self.job.query, self.slot))
+        last = _writers.take(self.job.config, (self.job.query, self.slot))
         if last is not None and last.serves(frozenset(topics)) and self._reuses(last, position, topics):
             return
         writer = Writer(
@@ -185,7 +185,7 @@ def _close_fenced(job: Job) -> None:
     """Close the writers of slots that another worker has written since: a fenced one only keeps its connections."""
     for query, slot in _writers:
         if query == job.query and job.owners.get(slot) != _worker():
-            _writers.take((query, slot))
+            _writers.take(job.config, (query, slot))
 
 
 def _entries(batch: pa.RecordBatch) -> pa.RecordBatch:
