@@ -23,9 +23,8 @@ _ALWAYS: Mapping[str, str | int] = {
     "log_level": 2,
     # Reconnect quickly even after a long outage.
     "reconnect.backoff.max.ms": 1_000,
-    # The default, which starts again from the bootstrap servers when all brokers are down, loses open requests of a
-    # transaction; calls then never return, in spite of their timeout (ADR 16). It makes its threads anew each time,
-    # too, which takes three times the work.
+    # The default starts again from the bootstrap servers when all brokers are down. It forgets open requests (ADR 16),
+    # and makes its threads anew each time, which takes three times the work.
     "metadata.recovery.strategy": "none",
 }
 

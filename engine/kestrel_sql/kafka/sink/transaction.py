@@ -81,6 +81,8 @@ _TUNING: Mapping[str, str | int | bool] = {
     # A producer that connects on demand waits for the first broker, then for the coordinator: 60 ms, sometimes 500 ms.
     # One that connects to all brokers at once takes 5 ms.
     "enable.sparse.connections": False,
+    # With another one a call of a transaction may never return, in spite of its timeout (ADR 16).
+    "metadata.recovery.strategy": "none",
 }
 
 _TRANSPORT, _TIMED_OUT, _STATE = -195, -185, -172
@@ -306,8 +308,11 @@ def retried(call: Callable[[], Answer]) -> Answer:
 
 def _group(config: KafkaConfig, query: str) -> Any:
     """The consumer that reads the numbers of committed batches of a query; it never reads a record."""
-    settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed")
-    return _groups.get(config, query, lambda: Consumer(settings))
+
+    def opened() -> Consumer:
+        return Consumer(config.client(group_id=query, enable_auto_commit=False, isolation_level="read_committed"))
+
+    return _groups.get(config, query, opened)
 
 
 @lru_cache(maxsize=_MAX_CACHED)

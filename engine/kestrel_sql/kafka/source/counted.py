@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 READ = "read"
-"""The metric of a batch that counts its records, where Spark counts blobs of them."""
+"""The metric of a batch that counts its records, where Spark counts what the source made of them."""
 
 
 def records_of(report: Mapping[str, Any]) -> int:

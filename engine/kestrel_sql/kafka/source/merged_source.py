@@ -27,6 +27,7 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_mem
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.io.columns import widened
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, empty_lists, wire_input
 
 NAME = "kestrel_merged"
@@ -194,8 +195,8 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield batch
 
         for made in self._function(counted()):
-            yield _completed(made, self._schema)
-        yield _completed(pa.RecordBatch.from_pydict({RECORDS: pa.array([read])}), self._schema)
+            yield widened(made, self._schema)
+        yield widened(pa.RecordBatch.from_pydict({RECORDS: pa.array([read])}), self._schema)
 
     def _first_from(self, moment: int) -> Mapping[Position, int]:
         return self._broker().from_time(self._topics.positions, moment)
@@ -204,13 +205,6 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._offsets is None:
             self._offsets = BrokerOffsets(self._topics.config)
         return self._offsets
-
-
-def _completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema, NULL where the batch has none."""
-    names = batch.schema.names
-    arrays = [batch.column(each.name) if each.name in names else pa.nulls(batch.num_rows, each.type) for each in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _batches(config: KafkaConfig, task: _Task) -> Batches:

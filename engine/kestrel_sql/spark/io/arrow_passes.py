@@ -17,7 +17,7 @@ Pass = Callable[[Batches], Batches]
 """A function for `mapInArrow`."""
 
 
-class Rows(Protocol):
+class MapsInArrow(Protocol):
     """Rows that functions can be applied to: a frame of Spark, or a source that applies them itself."""
 
     def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
@@ -28,7 +28,7 @@ class Rows(Protocol):
 class Passes:
     """Rows, and the passes that are not applied yet."""
 
-    rows: Rows
+    rows: MapsInArrow
     functions: tuple[Pass, ...] = ()
 
     def through(self, function: Pass) -> Passes:

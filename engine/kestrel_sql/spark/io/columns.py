@@ -134,6 +134,13 @@ def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBa
     return pa.RecordBatch.from_arrays([_taken(column, at) for column in rows.columns], schema=rows.schema)
 
 
+def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema, NULL where the batch has none."""
+    present = {column: at for at, column in enumerate(batch.schema.names)}
+    arrays = [batch.column(present[f.name]) if f.name in present else pa.nulls(batch.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def values_at(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     """The values at these indices, without a copy if those are consecutive."""
     if _is_slice(indices):

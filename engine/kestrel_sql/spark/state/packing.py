@@ -21,7 +21,7 @@ from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows
+from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows, widened
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
@@ -88,7 +88,7 @@ def unpack_batches(level: Level) -> Pass:
         def rows() -> Batches:
             for batch in packed:
                 for passes, blob in zip(*(batch.column(at).to_pylist() for at in (0, 1)), strict=True):
-                    yield _widened(read_rows(blob, passing if passes else made), after)
+                    yield widened(read_rows(blob, passing if passes else made), after)
 
         yield from in_chunks(rows())
 
@@ -176,12 +176,6 @@ def _has_map(handle: Handle) -> bool:
     return "MAP<" in struct_of(handle.schema.key)
 
 
-def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    present = {column: at for at, column in enumerate(batch.schema.names)}
-    arrays = [batch.column(present[f.name]) if f.name in present else pa.nulls(batch.num_rows, f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
 @dataclass(slots=True)
 class _Packer:
     level: Level
@@ -224,7 +218,7 @@ class _Packer:
                 0,
                 0,
                 True,
-                write_rows(_as(_widened(_as(log_only, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing)),
+                write_rows(_as(widened(_as(log_only, pa.schema(ENVELOPE_FIELDS)), self.passing), self.passing)),
             )
 
     def _split(self, batch: pa.RecordBatch, rows: pa.RecordBatch) -> Iterator[tuple[Numbers, pa.RecordBatch]]:
