@@ -16,7 +16,6 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.functions import col
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
@@ -221,8 +220,9 @@ def _group(config: KafkaConfig, query: str) -> _Group:
 
 def gathered(blobs: DataFrame, layout: Layout) -> DataFrame:
     """Shuffle blobs (`DISTRIBUTED`) to the task of their slot, sorted by their first ordinal as `merged` needs them."""
-    blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, col("slot"))
-    return blobs.sortWithinPartitions("first")
+    first = blobs["first"]
+    blobs = blobs.coalesce(1) if layout.slots == 1 else blobs.repartitionById(layout.slots, "slot")
+    return blobs.sortWithinPartitions(first)
 
 
 def _task(job: Job) -> Pass:

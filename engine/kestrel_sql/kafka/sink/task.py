@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
-from kestrel_sql.spark.io.topics import LOGGED, LOGGED_COLUMNS
+from kestrel_sql.spark.io.topics import LOGGED
 
 WROTE, ENTRY, FAILED = range(3)
-
-REPORT = f"what INT, records BIGINT, slot INT, worker STRING, q INT, ordinal ARRAY<BIGINT>, {LOGGED_COLUMNS}"
-"""A row of the report: what a worker wrote for a slot, a log entry, or the reason of a failure (`message`)."""
 
 _REPORT = pa.schema(
     [
@@ -37,6 +35,12 @@ _REPORT = pa.schema(
         *LOGGED,
     ]
 )
+
+REPORT = from_arrow_schema(_REPORT)
+"""A row of the report: what a worker wrote for a slot, a log entry, or the reason of a failure (`message`).
+
+Spark would parse a text anew for each batch.
+"""
 
 _MAX_WRITERS = 32
 """The most open writers.

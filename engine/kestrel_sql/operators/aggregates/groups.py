@@ -22,7 +22,7 @@ Group = list[Any]
 TIMESTAMP, COLUMNS, STATES = 0, 1, 2
 
 
-def new_group(columns: Columns, calls: Calls, timestamp: int) -> Group:
+def new_group(columns: Columns, calls: Calls, timestamp: int | None) -> Group:
     """Return a group without rows: null columns and initial aggregates."""
     return [timestamp, [None] * len(columns), [aggregator.initialize() for aggregator, _ in calls]]
 

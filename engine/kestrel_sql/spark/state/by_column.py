@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.aggregates.by_column import Folded, Numbers, Segments, Values, fold_rows, greatest
+from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, fold_rows, greatest
 from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group, new_group
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
@@ -40,6 +43,7 @@ MAX_OUTPUTS = 1 << 18
 A row gives one for each window that it falls in, which may be thousands.
 """
 
+_T = TypeVar("_T")
 
 Aggregate = StreamAggregate | TimeWindowAggregate | SessionWindowAggregate
 
@@ -67,32 +71,45 @@ class ColumnAggregate:
 
     def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Fold rows into the groups of their shares, and store the groups."""
-        grouped, folded, times = self._update(rows, shares, state)
+        grouped, folded, times = self._folded_rows(rows, shares, state)
+        self._store(grouped, folded, times)
         structs = self._structs(grouped, folded, shares)
         after = grouped.unsorted(times.after.values)
         made = Made(self._output.relation, structs, after, shares.positions, shares.bounds)
         yield from enveloped(rows, made, self._made, task)
 
-    def _update(self, rows: pa.RecordBatch, shares: Shares, state: State) -> tuple[Grouped, Sequence[Folded], Folded]:
-        """Fold rows into the groups of their shares, and store those; the last result has the timestamps (ms)."""
+    def _folded_rows(
+        self, rows: pa.RecordBatch, shares: Shares, state: State
+    ) -> tuple[Grouped, Sequence[Folded], Folded]:
+        """Fold rows into the groups of their shares; the last result has the timestamps (ms)."""
         grouped = self._grouped(rows, shares, state)
         folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
         times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
-        self._store(grouped, folded, times, state)
         return grouped, folded, times
 
     def _final(
         self, rows: pa.RecordBatch, closed: Mapping[int, Sequence[Output]], task: int
     ) -> Iterator[pa.RecordBatch]:
         """Return the results of the windows that rows close, by the indices of these rows."""
+        yield from self._emitted_columns(rows, self._as_columns(closed), task)
+
+    def _as_columns(self, closed: Mapping[int, Sequence[Output]]) -> ClosedWindows:
         outputs = [output for own in closed.values() for output in own]
-        if outputs:
-            causes = np.repeat(list(closed), [len(own) for own in closed.values()])
-            bounds = [pa.array(each, pa.int64()) for each in zip(*(output.window for output in outputs), strict=True)]
-            times = np.array([output.timestamp for output in outputs], np.int64)
-            structs = output_structs(outputs, self._output, self._made)
-            made = Made(self._output.relation, structs, times, positions_of(causes), (bounds[0], bounds[1]))
-            yield from enveloped(rows_at(rows, causes), made, self._made, task)
+        bounds = np.array([output.window for output in outputs], np.int64).reshape(-1, 2)
+        return ClosedWindows(
+            np.repeat(np.array(list(closed), np.int64), [len(own) for own in closed.values()]),
+            output_structs(outputs, self._output, self._made),
+            np.array([output.timestamp for output in outputs], np.int64),
+            bounds[:, 0],
+            bounds[:, 1],
+        )
+
+    def _emitted_columns(self, rows: pa.RecordBatch, closed: ClosedWindows, task: int) -> Iterator[pa.RecordBatch]:
+        if len(closed.causes):
+            bounds = pa.array(closed.starts), pa.array(closed.ends)
+            positions = positions_of(closed.causes)
+            made = Made(self._output.relation, closed.structs, closed.times, positions, bounds)
+            yield from enveloped(rows_at(rows, closed.causes), made, self._made, task)
 
     def _homes(
         self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
@@ -123,12 +140,9 @@ class ColumnAggregate:
         names = self._names.of(keys)
         own = self._homes(state, shares, shares.numbers[order[starts]], names)
         times = rows.column("ts").to_numpy()
-        begun = times[order[starts]].tolist()
         columns, calls = self._operator.columns, self._operator.calls
-        groups = [
-            stored.get(name) or new_group(columns, calls, time)
-            for stored, name, time in zip(own, names, begun, strict=True)
-        ]
+        fresh = new_group(columns, calls, None)
+        groups = [stored.get(name, fresh) for stored, name in zip(own, names, strict=True)]
         return Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
 
     def _folded(self, grouped: Grouped, at: int) -> Folded:
@@ -185,17 +199,19 @@ class ColumnAggregate:
         source[rows.starts] = np.arange(count)
         return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
 
-    def _store(self, grouped: Grouped, folded: Sequence[Folded], times: Folded, state: State) -> None:
-        """Store the last state of each group."""
-        last = pa.array(grouped.order[grouped.rows.ends])
-        count = len(grouped.groups)
-        lists = [to_list(grouped.structs.field("v").field(index).take(last)) for index in self._operator.columns]
+    def _store(self, grouped: Grouped, folded: Sequence[Folded], times: Folded, kept: Flags | None = None) -> None:
+        """Store the last state of each group, or of those that are `kept`."""
+        last, keys = grouped.last, grouped.keys
+        if kept is not None:
+            last, keys = last[kept], keys.filter(pa.array(kept))
+        taken, count = pa.array(last), len(last)
+        calls = [_those(each.states, kept) for each in folded]
+        lists = [to_list(grouped.structs.field("v").field(index).take(taken)) for index in self._operator.columns]
         columns = map(list, zip(*lists, strict=True)) if lists else ([] for _ in range(count))
-        calls = [each.states for each in folded]
         states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
-        lasts = map(list, zip(times.states, columns, states, strict=True))
-        found = zip(grouped.own, grouped.names, self._to_store(lasts, grouped.keys), strict=True)
-        for stored, name, group in found:
+        lasts = map(list, zip(_those(times.states, kept), columns, states, strict=True))
+        places = zip(_those(grouped.own, kept), _those(grouped.names, kept), strict=True)
+        for (stored, name), group in zip(places, self._to_store(lasts, keys), strict=True):
             stored[name] = group
 
 
@@ -219,19 +235,17 @@ class ColumnWindows(ColumnAggregate):
         state["time"] = int(now[-1])
         at, shares = self._shares(times, now)
         newest = np.full(len(times), state.get("newest", 0))
-        if len(at):
-            # Of the windows of a row, the last is the newest.
-            newest[at] = np.maximum(newest[at], np.array(shares.names)[shares.numbers])
-            yield from self._results(rows_at(chosen, at), shares, task, state)
-        yield from self._closed(chosen, now, np.maximum.accumulate(newest), task, state)
+        # Of the windows of a row, the last is the newest.
+        newest[at] = np.maximum(newest[at], np.array(shares.names, np.int64)[shares.numbers])
+        reached = _Reached(at, shares, now, np.maximum.accumulate(newest))
+        yield from self._processed(chosen, reached, task, state)
 
-    def _closed(
-        self, rows: pa.RecordBatch, now: Numbers, newest: Numbers, task: int, state: State
-    ) -> Iterator[pa.RecordBatch]:
-        """Delete expired windows; each row has its stream time `now` and the start of the `newest` window (ms)."""
+    def _processed(self, rows: pa.RecordBatch, reached: _Reached, task: int, state: State) -> Iterator[pa.RecordBatch]:
+        """Fold rows into the windows that they reach, and delete expired windows."""
+        if len(reached.at):
+            yield from self._results(rows_at(rows, reached.at), reached.shares, task, state)
         # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
         self._windows.forget(state)
-        yield from ()
 
     def _shares(self, times: Numbers, now: Numbers) -> tuple[Numbers, Shares]:
         """The indices of the rows in open windows, once for each window, and the windows as shares."""
@@ -264,26 +278,115 @@ class ColumnFinalWindows(ColumnWindows):
         """Whether there are many rows."""
         return bool(rows.num_rows >= MANY_ROWS)
 
-    def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        self._update(rows, shares, state)
-        yield from ()
-
-    def _closed(
-        self, rows: pa.RecordBatch, now: Numbers, newest: Numbers, task: int, state: State
-    ) -> Iterator[pa.RecordBatch]:
+    def _processed(self, rows: pa.RecordBatch, reached: _Reached, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Emit the windows that close, each at the row that closes it; later rows have not changed it."""
-        last_starts = now - self._windows.grace_ms - self._windows.size_ms
+        last_starts = reached.now - self._windows.grace_ms - self._windows.size_ms
+        brief = [self._brief(rows, reached, last_starts, state)] if len(reached.at) else []
         closing = [start for start in state.get("starts", []) if start <= last_starts[-1]]
-        if not closing:
-            return
         closed = {}
         for cause in np.unique(np.searchsorted(last_starts, closing)).tolist():
-            state["newest"] = int(newest[cause])
+            state["newest"] = int(reached.newest[cause])
             own: list[Output] = []
             self._windows.close(int(last_starts[cause]), state, own)
             closed[cause] = own
-        state["newest"] = int(newest[-1])
-        yield from self._final(rows, closed, task)
+        state["newest"] = int(reached.newest[-1])
+        yield from self._emitted_columns(rows, _merged([self._as_columns(closed), *brief]), task)
+
+    def _brief(self, rows: pa.RecordBatch, reached: _Reached, last_starts: Numbers, state: State) -> ClosedWindows:
+        """Fold rows into their windows; return the results of the windows that open and close within these rows.
+
+        The groups of such windows are never stored: to make an object of each took half of the time.
+        """
+        shares, windows = reached.shares, state.get("windows", {})
+        is_brief = np.array([start <= last_starts[-1] and start not in windows for start in shares.names], dtype=bool)
+        grouped, folded, times = self._folded_rows(rows_at(rows, reached.at), shares, state)
+        numbers = shares.numbers[grouped.order[grouped.rows.starts]]
+        brief = is_brief[numbers]
+        self._store(grouped, folded, times, ~brief)
+        starts = np.array(shares.names, np.int64)[numbers]
+        causes = np.searchsorted(last_starts, starts)
+        brief &= starts >= reached.newest[np.minimum(causes, len(reached.newest) - 1)] - self._windows.retention_ms
+        at = np.flatnonzero(brief)
+        at = at[np.lexsort((_ranks(_those(grouped.names, brief)), starts[at]))]
+        begins, ends = starts[at], starts[at] + self._windows.size_ms
+        bounds = (pa.array(begins), pa.array(ends))
+        return ClosedWindows(
+            causes[at],
+            self._last_structs(grouped, folded, at, bounds),
+            times.after.values[grouped.rows.ends[at]],
+            begins,
+            ends,
+        )
+
+    def _last_structs(
+        self, grouped: Grouped, folded: Sequence[Folded], at: Numbers, bounds: tuple[pa.Array, pa.Array]
+    ) -> pa.StructArray:
+        """The struct column of the results of groups after all their rows."""
+        kind = self._made.field(struct_column(self._output.relation)).type
+        key = grouped.keys.take(pa.array(at))
+        last = pa.array(grouped.last[at])
+        now = [column.take(last) for column in self._now(grouped, folded)]
+        parts = {
+            "k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type)),
+            "v": pa.StructArray.from_arrays([*now, *bounds], fields=list(kind.field("v").type)),
+        }
+        arrays = [parts[field.name] if field.name in parts else pa.nulls(len(at), field.type) for field in kind]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What rows reach: `now` is the stream time after each row, `newest` the start of the newest window (both in ms).
+
+    `at` has the indices of the rows in open windows, once for each window, and `shares` these windows.
+    """
+
+    at: Numbers
+    shares: Shares
+    now: Numbers
+    newest: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindows:
+    """Results of windows that rows close, a column each.
+
+    Attributes:
+        causes: the index of the row that closes the window.
+        structs: the struct column of the results.
+        times: their timestamps (ms).
+        starts: the starts of the windows (ms).
+        ends: their ends (ms).
+    """
+
+    causes: Numbers
+    structs: pa.StructArray
+    times: Numbers
+    starts: Numbers
+    ends: Numbers
+
+
+def _merged(parts: Sequence[ClosedWindows]) -> ClosedWindows:
+    """All results in the order of the windows: a later one is not closed before an earlier one."""
+    order = np.argsort(np.concatenate([part.starts for part in parts]), kind="stable")
+    structs = pa.concat_arrays([part.structs for part in parts]).take(pa.array(order))
+    causes, times, starts, ends = (
+        np.concatenate([getattr(part, name) for part in parts])[order] for name in ("causes", "times", "starts", "ends")
+    )
+    return ClosedWindows(causes, structs, times, starts, ends)
+
+
+def _those(values: Sequence[_T], kept: Flags | None) -> Sequence[_T]:
+    return values if kept is None else list(compress(values, kept.tolist()))
+
+
+def _ranks(names: Sequence[bytes]) -> Numbers:
+    """The place of each name in the order of their bytes."""
+    coded = pa.array(names, pa.binary()).dictionary_encode()
+    ranks = np.empty(len(coded.dictionary), np.int64)
+    ranks[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(ranks))
+    found: Numbers = ranks[coded.indices.to_numpy()]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +427,11 @@ class Grouped:
     groups: list[Group]
     own: list[dict[bytes, Group]]
     """The dictionary that stores each group."""
+
+    @property
+    def last(self) -> Numbers:
+        """The index of the last row of each group."""
+        return self.order[self.rows.ends]
 
     def times(self) -> Values:
         """The timestamps (ms) of the rows, sorted by group."""

@@ -189,7 +189,8 @@ class ColumnSessions(ColumnAggregate):
         names = [spread.names[cluster] for cluster in clusters.tolist()]
         held = [{} if each is None else {name: each[GROUP]} for name, each in zip(names, stored, strict=True)]
         shares = Shares(range(len(held)), numbers, np.zeros(len(at), np.int64))
-        grouped, folded, ends = self._update(rows_at(rows, at), shares, {"held": held})
+        grouped, folded, ends = self._folded_rows(rows_at(rows, at), shares, {"held": held})
+        self._store(grouped, folded, ends)
         mine = [stored[number] for number in numbers[grouped.order[grouped.rows.starts]].tolist()]
         starts = _running(
             -grouped.given_times[grouped.order],
