@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from kestrel_sql.kafka.sink.partitioner import bare_keys, partitions_of
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.blobs import as_one, in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.blobs import BLOB, as_one, in_chunks, read_rows, write_rows
 from kestrel_sql.spark.io.columns import before, least, ordinal_order, rows_at, small
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
-DISTRIBUTED = "slot INT, first ARRAY<BIGINT>, rows BINARY"
+DISTRIBUTED = f"slot INT, first ARRAY<BIGINT>, {BLOB}"
 """Records of one writer (`slot`) as a blob, and the least of their ordinals."""
 
 _DISTRIBUTED = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+BLOB = "rows BINARY"
+"""The last column of rows that hold blobs."""
+
 _CHUNK_ROWS = 1 << 17
 _CHUNK_BYTES = 64 << 20
 _LARGER_ROWS = 1 << 14
@@ -16,6 +19,11 @@ _COLUMN_BYTES = 2 << 10
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _IN_THIS_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+
+
+def are_blobs(schema: str) -> bool:
+    """Whether rows with this Spark schema hold blobs, so that there are few of them."""
+    return schema.endswith(BLOB)
 
 
 def in_chunks(

@@ -2,6 +2,10 @@
 
 Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch
 are processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
+
+Spark hands the results of a page on only when the page is done, and then to another process. A page that has all rows
+of a task therefore also takes the passes that follow: without that, an output of a join by foreign key was written to a
+blob and read again for a tenth of its time, while the other core waited (ADR 11).
 """
 
 from __future__ import annotations
@@ -9,16 +13,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.operator import Scope, State
 from kestrel_sql.operators.state_codec import dump_state
-from kestrel_sql.spark.io.arrow_passes import Passes
-from kestrel_sql.spark.io.blobs import read_rows, write_rows
+from kestrel_sql.spark.io.arrow_passes import Pass, Passes
+from kestrel_sql.spark.io.blobs import are_blobs, in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.columns import widened
 from kestrel_sql.spark.state.level import PLAN, Level, load_page
 from kestrel_sql.spark.state.packing import PACKED, UNPACKED, pack_batches, unpack_batches
 from kestrel_sql.spark.state.page import PageRunner
@@ -39,10 +46,14 @@ def _no_collector() -> Iterator[None]:
 
 
 class Host(StatefulProcessor):
-    """Passes the packed rows of a page to the operators of a level, and forwards rows that the level does not read."""
+    """Passes the packed rows of a page to the operators of a level, and forwards rows that the level does not read.
 
-    def __init__(self, level: Level) -> None:
+    The results are rows of `UNPACKED`, or those that `then` makes of the rows after the level.
+    """
+
+    def __init__(self, level: Level, then: Pass | None = None) -> None:
         self._level = level
+        self._then = then
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variable."""
@@ -57,23 +68,29 @@ class Host(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         """Process the rows of a page in one micro-batch."""
+        passing: list[bytes] = []
         own: list[pa.RecordBatch] = []
         for row in rows:
             if row["passing"]:
-                yield Row(passing=True, rows=bytes(row["rows"]))
+                passing.append(bytes(row["rows"]))
             else:
                 own.append(read_rows(row["rows"], self._read))
-        if own:
-            with _no_collector():
-                for made in self._handled(pa.concat_batches(own), key[0]):
-                    yield Row(passing=False, rows=made)
+        with _no_collector():
+            made = self._handled(pa.concat_batches(own), key[0]) if own else iter(())
+            if self._then is None:
+                yield from (Row(passing=True, rows=blob) for blob in passing)
+                yield from (Row(passing=False, rows=write_rows(batch)) for batch in made)
+                return
+            schema, after = self._level.passing(), self._level.after()
+            given = (widened(batch, after) for batch in chain((read_rows(blob, schema) for blob in passing), made))
+            for batch in self._then(in_chunks(given)):
+                yield from (Row(**row) for row in batch.to_pylist())
 
-    def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[bytes]:
+    def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[pa.RecordBatch]:
         stored = self._state.get()
         state: State = {} if stored is None else load_page(bytes(stored[0]), self._fingerprint)
         state[PLAN] = self._fingerprint
-        for made in self._runner.run(rows, task, state):
-            yield write_rows(made)
+        yield from self._runner.run(rows, task, state)
         dumped = dump_state(state)
         # A join that only looks rows up leaves the page as it was.
         if stored is None or dumped != bytes(stored[0]):
@@ -83,10 +100,30 @@ class Host(StatefulProcessor):
         """Do nothing: no resources are open."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Hosted:
+    """The rows after a level, to which its processor applies the passes that follow where that is cheaper."""
+
+    packed: DataFrame
+    level: Level
+
+    def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
+        """Return what a function makes of the rows, as `DataFrame.mapInArrow` does."""
+        # Spark takes what a processor returns cell by cell, so that it has to be few rows; and pages that are a part of
+        # a task would apply the function to a part of its rows each.
+        is_whole_task = all(each.operator.scope is not Scope.KEY for each in self.level.operators)
+        if is_whole_task and are_blobs(schema):
+            return self._processed(Host(self.level, function), schema)
+        handled = Passes(self._processed(Host(self.level), UNPACKED))
+        return handled.through(unpack_batches(self.level)).through(function).frame(schema)
+
+    def _processed(self, host: Host, schema: str) -> DataFrame:
+        return self.packed.groupBy("task", "page").transformWithState(
+            statefulProcessor=LateProcessor(host), outputStructType=schema, outputMode="Update", timeMode="None"
+        )
+
+
 def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_task_pages: bool = False) -> Passes:
     """Apply a level of operators to rows; the other arguments are those of `pack_batches`."""
     packed = rows.through(pack_batches(level, partitions, has_task_pages=has_task_pages)).frame(PACKED)
-    handled = packed.groupBy("task", "page").transformWithState(
-        statefulProcessor=LateProcessor(Host(level)), outputStructType=UNPACKED, outputMode="Update", timeMode="None"
-    )
-    return Passes(handled).through(unpack_batches(level))
+    return Passes(_Hosted(packed, level))

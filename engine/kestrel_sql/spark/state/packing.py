@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.blobs import in_chunks, read_rows, write_rows
+from kestrel_sql.spark.io.blobs import BLOB, in_chunks, read_rows, write_rows
 from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows, widened
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.handles import Handle
@@ -32,13 +32,13 @@ from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
 
-PACKED = "task INT, page INT, passing BOOLEAN, rows BINARY"
+PACKED = f"task INT, page INT, passing BOOLEAN, {BLOB}"
 """The result of packing: rows of a page as an Arrow record batch without schema.
 
 The level does not read `passing` rows.
 """
 
-UNPACKED = "passing BOOLEAN, rows BINARY"
+UNPACKED = f"passing BOOLEAN, {BLOB}"
 """The result of the host."""
 
 PAGE, OLD_PAGE = "page", "old_page"

@@ -9,7 +9,9 @@ from pyspark.sql import Row
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
-from kestrel_sql.spark.state.host import Host
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes
+from kestrel_sql.spark.io.blobs import read_rows, write_rows
+from kestrel_sql.spark.state.host import Host, apply_level
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, unpack_batches
 from tests.engine.spark.state.level_samples import Summing, batch, level, row
@@ -38,17 +40,38 @@ class Handles:
         return self.store
 
 
+class Frame:
+    """Keeps the processor that Spark is to run."""
+
+    processor: Any = None
+
+    def mapInArrow(self, function: Pass, schema: str) -> Frame:  # noqa: N802 - Spark's name
+        return self
+
+    def groupBy(self, *columns: str) -> Frame:  # noqa: N802 - Spark's name
+        return self
+
+    def transformWithState(self, *, statefulProcessor: Any, **given: Any) -> Frame:  # noqa: N802, N803 - Spark's names
+        self.processor = statefulProcessor
+        return self
+
+
+def processed(host: Host, chosen: Level, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Pass rows through packing and the host as Spark does, with one page."""
+    packed = [
+        Row(**each) for one in batches for done in pack_batches(chosen, [1])(iter([one])) for each in done.to_pylist()
+    ]
+    assert {(each["task"], each["page"]) for each in packed} <= {(0, 0)}
+    return [out.asDict() for out in host.handleInputRows((0, 0), iter(packed), None)]
+
+
 def run(store: Store, *rows: dict[str, Any], over: Level | None = None, cut: int = 1000) -> list[dict[str, Any]]:
     """Pass rows through packing, the host and unpacking as Spark does, with one page."""
     chosen = over or level()
     host = Host(chosen)
     host.init(Handles(store))  # type: ignore[arg-type]
     batches = [batch(list(rows[at : at + cut])) for at in range(0, len(rows), cut)]
-    packed = [
-        Row(**each) for one in batches for done in pack_batches(chosen, [1])(iter([one])) for each in done.to_pylist()
-    ]
-    assert {(each["task"], each["page"]) for each in packed} <= {(0, 0)}
-    made = [out.asDict() for out in host.handleInputRows((0, 0), iter(packed), None)]
+    made = processed(host, chosen, batches)
     columns = {name: [out[name] for out in made] for name in ("passing", "rows")}
     given = pa.RecordBatch.from_pydict(columns, schema=pa.schema([("passing", pa.bool_()), ("rows", pa.binary())]))
     return [each for done in unpack_batches(chosen)(iter([given])) for each in done.to_pylist()]
@@ -152,3 +175,42 @@ def test_an_operator_may_give_many_rows_or_a_tombstone() -> None:
     assert (first["r2"], first["ws"], first["we"], first["ts"]) == ({"k": {"K": "x"}, "v": None}, 1, 2, 5)
     assert (second["r2"], second["ws"], second["ordinal"]) == ({"k": None, "v": {"A": 7}}, None, [1, 1])
     assert second["ts"] == 6
+
+
+def in_blobs(batches: Batches) -> Batches:
+    for each in batches:
+        yield pa.RecordBatch.from_pydict({"size": [each.num_rows], "rows": [write_rows(each)]})
+
+
+def test_a_host_can_take_the_passes_that_follow_and_gives_them_the_same_rows() -> None:
+    rows = [row(2), row(4, relation=9), row(1, log=[{"kind": 1, "logger": "l", "message": "m"}])]
+    store, chosen = Store(), level()
+    host = Host(chosen, in_blobs)
+    host.init(Handles(store))  # type: ignore[arg-type]
+    made = processed(host, chosen, [batch(rows)])
+    assert [each["size"] for each in made] == [4]
+    assert read_rows(made[0]["rows"], chosen.after()).to_pylist() == run(Store(), *rows)
+    assert store.updates == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "schema", "takes"),
+    [
+        (Scope.TASK, "slot INT, rows BINARY", True),
+        (Scope.QUERY, "slot INT, rows BINARY", True),
+        (Scope.KEY, "slot INT, rows BINARY", False),
+        (Scope.TASK, "key BINARY, value BINARY", False),
+    ],
+)
+def test_only_a_page_of_a_whole_task_takes_the_passes_that_follow_and_only_to_make_blobs(
+    scope: Scope, schema: str, takes: bool
+) -> None:
+    class Scoped(Summing):
+        pass
+
+    Scoped.scope = scope
+    frame: Any = Frame()
+    apply_level(Passes(frame), level(Scoped()), [1]).through(in_blobs).frame(schema)
+    frame.processor.init(Handles(Store()))
+    (made,) = processed(frame.processor, level(), [batch([row(1)])])
+    assert ("size" in made) == takes
