@@ -283,6 +283,8 @@ class ColumnFinalWindows(ColumnWindows):
         last_starts = reached.now - self._windows.grace_ms - self._windows.size_ms
         brief = [self._brief(rows, reached, last_starts, state)] if len(reached.at) else []
         closing = [start for start in state.get("starts", []) if start <= last_starts[-1]]
+        if not closing:
+            return
         closed = {}
         for cause in np.unique(np.searchsorted(last_starts, closing)).tolist():
             state["newest"] = int(reached.newest[cause])
@@ -295,7 +297,7 @@ class ColumnFinalWindows(ColumnWindows):
     def _brief(self, rows: pa.RecordBatch, reached: _Reached, last_starts: Numbers, state: State) -> ClosedWindows:
         """Fold rows into their windows; return the results of the windows that open and close within these rows.
 
-        The groups of such windows are never stored: to make an object of each took half of the time.
+        The groups of such windows are never stored: to make an object of each took three quarters of it.
         """
         shares, windows = reached.shares, state.get("windows", {})
         is_brief = np.array([start <= last_starts[-1] and start not in windows for start in shares.names], dtype=bool)
