@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, fold_rows, greatest
@@ -23,6 +22,7 @@ from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.state.closed_windows import ClosedWindows, merged, ranks_of
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
     Made,
@@ -35,6 +35,7 @@ from kestrel_sql.spark.state.column_rows import (
     present,
     valid,
 )
+from kestrel_sql.spark.state.grouped_rows import Grouped, Shares
 from kestrel_sql.spark.state.key_names import KeyNames
 
 MAX_OUTPUTS = 1 << 18
@@ -292,7 +293,7 @@ class ColumnFinalWindows(ColumnWindows):
             self._windows.close(int(last_starts[cause]), state, own)
             closed[cause] = own
         state["newest"] = int(reached.newest[-1])
-        yield from self._emitted_columns(rows, _merged([self._as_columns(closed), *brief]), task)
+        yield from self._emitted_columns(rows, merged([self._as_columns(closed), *brief]), task)
 
     def _brief(self, rows: pa.RecordBatch, reached: _Reached, last_starts: Numbers, state: State) -> ClosedWindows:
         """Fold rows into their windows; return the results of the windows that open and close within these rows.
@@ -309,7 +310,7 @@ class ColumnFinalWindows(ColumnWindows):
         causes = np.searchsorted(last_starts, starts)
         brief &= starts >= reached.newest[np.minimum(causes, len(reached.newest) - 1)] - self._windows.retention_ms
         at = np.flatnonzero(brief)
-        at = at[np.lexsort((_ranks(_those(grouped.names, brief)), starts[at]))]
+        at = at[np.lexsort((ranks_of(_those(grouped.names, brief)), starts[at]))]
         begins, ends = starts[at], starts[at] + self._windows.size_ms
         bounds = (pa.array(begins), pa.array(ends))
         return ClosedWindows(
@@ -349,103 +350,10 @@ class _Reached:
     newest: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedWindows:
-    """Results of windows that rows close, a column each.
-
-    Attributes:
-        causes: the index of the row that closes the window.
-        structs: the struct column of the results.
-        times: their timestamps (ms).
-        starts: the starts of the windows (ms).
-        ends: their ends (ms).
-    """
-
-    causes: Numbers
-    structs: pa.StructArray
-    times: Numbers
-    starts: Numbers
-    ends: Numbers
-
-
-def _merged(parts: Sequence[ClosedWindows]) -> ClosedWindows:
-    """All results in the order of the windows: a later one is not closed before an earlier one."""
-    order = np.argsort(np.concatenate([part.starts for part in parts]), kind="stable")
-    structs = pa.concat_arrays([part.structs for part in parts]).take(pa.array(order))
-    causes, times, starts, ends = (
-        np.concatenate([getattr(part, name) for part in parts])[order] for name in ("causes", "times", "starts", "ends")
-    )
-    return ClosedWindows(causes, structs, times, starts, ends)
-
-
 def _those(values: Sequence[_T], kept: Flags | None) -> Sequence[_T]:
     return values if kept is None else list(compress(values, kept.tolist()))
-
-
-def _ranks(names: Sequence[bytes]) -> Numbers:
-    """The place of each name in the order of their bytes."""
-    coded = pa.array(names, pa.binary()).dictionary_encode()
-    ranks = np.empty(len(coded.dictionary), np.int64)
-    ranks[pc.sort_indices(coded.dictionary).to_numpy()] = np.arange(len(ranks))
-    found: Numbers = ranks[coded.indices.to_numpy()]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """The part of the state that each row belongs to: a window, or the whole state of an aggregate without windows.
-
-    Attributes:
-        names: the shares: starts of windows (ms), or 0.
-        numbers: the index in `names` for each row.
-        positions: the position of each row among the outputs of its input row.
-        bounds: start and end (ms) of the window of each row.
-    """
-
-    names: Sequence[int]
-    numbers: Numbers
-    positions: Numbers
-    bounds: tuple[pa.Array, pa.Array] | None = None
 
 
 def _whole(rows: pa.RecordBatch) -> Shares:
     nothing = np.zeros(rows.num_rows, np.int64)
     return Shares([0], nothing, nothing)
-
-
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """Rows in the order of their ordinals, and sorted by group.
-
-    `order` has the index of each row of the latter in the former.
-    """
-
-    structs: pa.StructArray
-    given_times: Numbers
-    order: Numbers
-    rows: Segments
-    keys: pa.StructArray
-    names: list[bytes]
-    groups: list[Group]
-    own: list[dict[bytes, Group]]
-    """The dictionary that stores each group."""
-
-    @property
-    def last(self) -> Numbers:
-        """The index of the last row of each group."""
-        return self.order[self.rows.ends]
-
-    def times(self) -> Values:
-        """The timestamps (ms) of the rows, sorted by group."""
-        return Values(self.given_times[self.order], np.ones(len(self.order), dtype=bool))
-
-    def unsorted(self, values: Numbers) -> Numbers:
-        """Bring a column that is sorted by group back into the order of the rows."""
-        found = np.empty_like(values)
-        found[self.order] = values
-        return found
-
-    def as_array(self, column: Values, kind: pa.DataType) -> pa.Array:
-        """Return results that are sorted by group as an Arrow array in the order of the rows."""
-        values = self.unsorted(column.values).astype(kind.to_pandas_dtype(), copy=False)
-        return pa.array(values, kind, mask=None if column.valid.all() else ~self.unsorted(column.valid))

@@ -17,7 +17,7 @@ from kestrel_sql.operators.operator import Output, Row, State
 from kestrel_sql.spark.io.columns import rows_at, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column
-from kestrel_sql.spark.state.by_column import ColumnAggregate, Grouped, Shares
+from kestrel_sql.spark.state.by_column import ColumnAggregate
 from kestrel_sql.spark.state.column_rows import (
     FAR_MS,
     MANY_ROWS,
@@ -27,6 +27,7 @@ from kestrel_sql.spark.state.column_rows import (
     enveloped,
     output_structs,
 )
+from kestrel_sql.spark.state.grouped_rows import Grouped, Shares
 
 
 @dataclass(frozen=True, slots=True)
