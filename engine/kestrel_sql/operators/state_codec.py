@@ -11,10 +11,14 @@ import msgpack
 import pyarrow as pa
 
 from kestrel_sql.errors import QueryError
+from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import State
 
-VERSION, PACKED, BUCKETED = 1, 2, 3
-"""The first byte of every state: plain, compressed, or plain with buckets; a new layout takes the next number."""
+VERSION, PACKED, BUCKETED, COLUMNS = 1, 2, 3, 4
+"""The first byte of every state: plain, compressed, plain with buckets, or plain with groups in columns.
+
+A new layout takes the next number.
+"""
 
 MANY_ROWS = 512
 """From this number on the rows of a state are kept in buckets."""
@@ -28,6 +32,7 @@ _COMPRESS_ABOVE_BYTES = 256
 _DECIMAL = 1
 _BIG_INT = 2
 _BUCKETS = 3
+_GROUPS = 4
 
 
 class BucketedRows(MutableMapping[bytes, Any]):
@@ -120,8 +125,11 @@ def dump_state(state: Mapping[Any, Any]) -> bytes:
     def extend(value: object) -> msgpack.ExtType:
         nonlocal version
         if isinstance(value, BucketedRows):
-            version = BUCKETED
+            version = max(version, BUCKETED)
             return value.encoded()
+        if isinstance(value, GroupColumns):
+            version = COLUMNS
+            return msgpack.ExtType(_GROUPS, msgpack.packb(value.encoded()))
         return _extend(value)
 
     try:
@@ -153,9 +161,9 @@ def load_state(stored: bytes) -> State:
     """
     if not stored:
         raise QueryError("the stored state of an operator is damaged: it is empty")
-    if stored[0] not in (VERSION, PACKED, BUCKETED):
+    if stored[0] not in (VERSION, PACKED, BUCKETED, COLUMNS):
         raise QueryError(
-            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {BUCKETED}",
+            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {COLUMNS}",
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
     try:
@@ -201,4 +209,6 @@ def _restore(code: int, data: bytes) -> Any:
     if code == _BUCKETS:
         count, *buckets = _unpacked(data)
         return BucketedRows(count, buckets)
+    if code == _GROUPS:
+        return GroupColumns.decoded(_unpacked(data))
     raise ValueError(f"unknown msgpack extension {code}")

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from kestrel_sql.operators.aggregates.groups import TIMESTAMP, result
+from kestrel_sql.operators.aggregates.groups import result
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
+from kestrel_sql.operators.group import TIMESTAMP
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin

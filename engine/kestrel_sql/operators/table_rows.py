@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from kestrel_sql.operators.aggregates.groups import TIMESTAMP, result
+from kestrel_sql.operators.aggregates.groups import result
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
+from kestrel_sql.operators.group import TIMESTAMP
 from kestrel_sql.operators.joins.joined_row import pair
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State, Value, Window

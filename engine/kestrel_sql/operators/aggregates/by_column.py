@@ -1,43 +1,22 @@
 """Aggregates whole columns of numbers at once; the results equal those of the row-by-row operators.
 
-Rows are sorted by group and, within a group, by ordinal. A value is NULL if its flag in `valid` is off; the number is
-then arbitrary. Integers wrap as in Java, doubles are added from left to right, -0.0 sorts before 0.0, and NaN sorts
-last.
+Rows are sorted by group and, within a group, by ordinal. Integers wrap as in Java, doubles are added from left to right,
+-0.0 sorts before 0.0, and NaN sorts last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kestrel_sql.functions.declaration import Fold
-
-Numbers = npt.NDArray[Any]
-Flags = npt.NDArray[np.bool_]
+from kestrel_sql.operators.number_columns import Numbers, States, Values, all_valid
 
 _RANK_LIMIT = 2**62
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Values:
-    """A column of numbers, with a flag per number that is off for NULL.
-
-    `signs` has -1 for numbers that are taken back, and 1 for others; without it, all are added.
-    """
-
-    values: Numbers
-    valid: Flags
-    signs: Numbers | None = None
-
-    def counts(self) -> Numbers:
-        """By how much each number changes the count of those that are not NULL."""
-        counts = self.valid.astype(np.int64)
-        return counts if self.signs is None else counts * self.signs
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,43 +52,39 @@ class Folded:
 
     first: Values
     after: Values
-    states: list[Any]
+    states: States
 
 
-def fold_rows(fold: Fold, states: Sequence[Any], column: Values, rows: Segments) -> Folded:
+def fold_rows(fold: Fold, states: States, column: Values, rows: Segments) -> Folded:
     """Add rows to the states of their groups; the dtype of `column` is that of the aggregate's argument."""
     return _FOLDS[fold](states, column, rows)
 
 
-def greatest(states: Sequence[int | None], column: Values, rows: Segments) -> Folded:
-    """Compute each group's greatest number that is not NULL; None if there is none."""
+def greatest(states: States, column: Values, rows: Segments) -> Folded:
+    """Compute each group's greatest number that is not NULL; NULL if there is none."""
     return _extreme(states, column, rows, lambda number: number)
 
 
-def _count(states: Sequence[int], column: Values, rows: Segments) -> Folded:
-    first, after = _running(np.array(states, np.int64), column.counts(), rows)
-    return Folded(_all(first), _all(after), after[rows.ends].tolist())
+def _count(states: States, column: Values, rows: Segments) -> Folded:
+    first, after = _running(states[0].values, column.counts(), rows)
+    return Folded(all_valid(first), all_valid(after), (all_valid(after[rows.ends]),))
 
 
-def _sum(states: Sequence[Any], column: Values, rows: Segments) -> Folded:
-    first, after = _sums(states, column, rows)
-    return Folded(_all(first), _all(after), after[rows.ends].tolist())
+def _sum(states: States, column: Values, rows: Segments) -> Folded:
+    first, after = _sums(states[0].values, column, rows)
+    return Folded(all_valid(first), all_valid(after), (all_valid(after[rows.ends]),))
 
 
-def _average(states: Sequence[Sequence[Any]], column: Values, rows: Segments) -> Folded:
-    first_sum, sums = _sums([state[0] for state in states], column, rows)
-    first_count, counts = _running(np.array([state[1] for state in states], np.int64), column.counts(), rows)
-    last = zip(sums[rows.ends].tolist(), counts[rows.ends].tolist(), strict=True)
-    return Folded(_all(_ratio(first_sum, first_count)), _all(_ratio(sums, counts)), [list(state) for state in last])
+def _average(states: States, column: Values, rows: Segments) -> Folded:
+    first_sum, sums = _sums(states[0].values, column, rows)
+    first_count, counts = _running(states[1].values, column.counts(), rows)
+    last = all_valid(sums[rows.ends]), all_valid(counts[rows.ends])
+    return Folded(all_valid(_ratio(first_sum, first_count)), all_valid(_ratio(sums, counts)), last)
 
 
-def _smallest(states: Sequence[Any], column: Values, rows: Segments) -> Folded:
+def _smallest(states: States, column: Values, rows: Segments) -> Folded:
     # The complement reverses the order of integers without overflow.
     return _extreme(states, column, rows, np.invert)
-
-
-def _all(values: Numbers) -> Values:
-    return Values(values, np.ones(len(values), dtype=bool))
 
 
 def _ratio(sums: Numbers, counts: Numbers) -> Numbers:
@@ -117,7 +92,7 @@ def _ratio(sums: Numbers, counts: Numbers) -> Numbers:
         return np.where(counts == 0, 0.0, sums.astype(np.float64) / np.where(counts == 0, 1, counts).astype(np.float64))
 
 
-def _sums(states: Sequence[Any], column: Values, rows: Segments) -> tuple[Numbers, Numbers]:
+def _sums(first: Numbers, column: Values, rows: Segments) -> tuple[Numbers, Numbers]:
     """The sums before each group's first row and after each row, in the dtype of the column."""
     kind = column.values.dtype
     values = np.where(column.valid, column.values, kind.type(0))
@@ -125,9 +100,9 @@ def _sums(states: Sequence[Any], column: Values, rows: Segments) -> tuple[Number
         values = np.where(column.signs < 0, -values, values)
     if kind == np.float64:
         # A sum that starts at 0.0 is never -0.0, so adding 0.0 for NULL changes nothing.
-        first = np.array(states, np.float64)
+        first = first.astype(np.float64, copy=False)
         return first, _running_doubles(first, values, rows)
-    first, after = _running(np.array(states, np.int64), values.astype(np.int64), rows)
+    first, after = _running(first, values.astype(np.int64), rows)
     return first.astype(kind), after.astype(kind)
 
 
@@ -154,10 +129,9 @@ def _running_doubles(first: Numbers, values: Numbers, rows: Segments) -> Numbers
         return sums
 
 
-def _extreme(states: Sequence[Any], column: Values, rows: Segments, direct: Callable[[Numbers], Numbers]) -> Folded:
-    kind, groups = column.values.dtype, len(states)
-    known = np.array([state is not None for state in states], dtype=bool)
-    first = np.array([0 if state is None else state for state in states], dtype=kind)
+def _extreme(states: States, column: Values, rows: Segments, direct: Callable[[Numbers], Numbers]) -> Folded:
+    kind, known = column.values.dtype, states[0].valid
+    first, groups = states[0].values.astype(kind, copy=False), len(known)
     ranks, levels = _ranked(direct(_ordered(np.concatenate([first, column.values]))))
     ranks = np.where(np.concatenate([known, column.valid]), ranks, 0)
     best = ranks[groups:]
@@ -166,12 +140,7 @@ def _extreme(states: Sequence[Any], column: Values, rows: Segments, direct: Call
     above = rows.groups * (int(ranks.max(initial=0)) + 1)
     best = np.maximum.accumulate(best + above) - above
     after = Values(_plain(direct(levels(best)), kind), best > 0)
-    ends = rows.ends
-    last = [
-        value if valid else None
-        for value, valid in zip(after.values[ends].tolist(), after.valid[ends].tolist(), strict=True)
-    ]
-    return Folded(Values(first, known), after, last)
+    return Folded(Values(first, known), after, (after.at(rows.ends),))
 
 
 def _ranked(values: Numbers) -> tuple[Numbers, Callable[[Numbers], Numbers]]:
@@ -198,7 +167,7 @@ def _plain(ordered: Numbers, kind: np.dtype[Any]) -> Numbers:
     return np.where(ordered < 0, ordered ^ _ALL_BUT_SIGN, ordered).view(np.float64)
 
 
-_FOLDS: Mapping[Fold, Callable[[Sequence[Any], Values, Segments], Folded]] = {
+_FOLDS: Mapping[Fold, Callable[[States, Values, Segments], Folded]] = {
     Fold.COUNT: _count,
     Fold.SUM: _sum,
     Fold.AVG: _average,

@@ -1,7 +1,4 @@
-"""The state of one group, which all aggregating operators share.
-
-A group is the list `[timestamp, non-aggregate columns, aggregate states]`, which a checkpoint can hold.
-"""
+"""Adds rows to groups, takes rows back and merges groups, for all aggregating operators."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from typing import Any
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.declaration import Aggregator
+from kestrel_sql.operators.group import COLUMNS, STATES, Group
 from kestrel_sql.operators.operator import State, Value
 
 Columns = tuple[int, ...]
@@ -16,10 +14,6 @@ Columns = tuple[int, ...]
 
 Calls = tuple[tuple[Aggregator, tuple[int, ...]], ...]
 """The aggregates, each with the indexes of its arguments in an input row."""
-
-Group = list[Any]
-
-TIMESTAMP, COLUMNS, STATES = 0, 1, 2
 
 
 def new_group(columns: Columns, calls: Calls, timestamp: int | None) -> Group:

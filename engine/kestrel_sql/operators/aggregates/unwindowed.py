@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.aggregates.groups import TIMESTAMP, Calls, Columns, add, new_group, result, undo, with_shared
+from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, undo, with_shared
+from kestrel_sql.operators.group import TIMESTAMP
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
 

@@ -6,16 +6,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
-from kestrel_sql.operators.aggregates.groups import (
-    TIMESTAMP,
-    Calls,
-    Columns,
-    Group,
-    add,
-    new_group,
-    result,
-    with_shared,
-)
+from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, with_shared
+from kestrel_sql.operators.group import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 from kestrel_sql.operators.state_codec import load_state, pack_state
 

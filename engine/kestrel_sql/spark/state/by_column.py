@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, fold_rows, greatest
-from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group, new_group
+from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
+from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
+from kestrel_sql.operators.group import COLUMNS, Group
+from kestrel_sql.operators.group_columns import FoundGroups, GroupColumns
+from kestrel_sql.operators.number_columns import Flags, Numbers, States, Values, objects_of
 from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.operators.state_codec import homes_of
 from kestrel_sql.spark.build.keyed import EncodedKey
@@ -35,14 +38,19 @@ from kestrel_sql.spark.state.column_rows import (
     present,
     valid,
 )
-from kestrel_sql.spark.state.grouped_rows import Grouped, Shares
+from kestrel_sql.spark.state.grouped_rows import Grouped, GroupObjects, Shares
 from kestrel_sql.spark.state.key_names import KeyNames
+from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.types.sql_types import Primitive
 
 MAX_OUTPUTS = 1 << 18
 """Roughly the most outputs in memory at once.
 
 A row gives one for each window that it falls in, which may be thousands.
 """
+
+MANY_GROUPS = 512
+"""From this many groups on, an aggregate without windows keeps them as columns if they hold only numbers."""
 
 _T = TypeVar("_T")
 
@@ -85,7 +93,7 @@ class ColumnAggregate:
         """Fold rows into the groups of their shares; the last result has the timestamps (ms)."""
         grouped = self._grouped(rows, shares, state)
         folded = [self._folded(grouped, at) for at in range(len(self._operator.calls))]
-        times = greatest([group[TIMESTAMP] for group in grouped.groups], grouped.times(), grouped.rows)
+        times = greatest((grouped.before.times,), grouped.times(), grouped.rows)
         return grouped, folded, times
 
     def _final(
@@ -112,11 +120,21 @@ class ColumnAggregate:
             made = Made(self._output.relation, closed.structs, closed.times, positions, bounds)
             yield from enveloped(rows_at(rows, closed.causes), made, self._made, task)
 
-    def _homes(
+    def _found(
         self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
-    ) -> list[dict[bytes, Group]]:
-        """The dictionary of the state that has the group of each name; `numbers` are those of their shares."""
-        return homes_of(state.setdefault("groups", {}), names)
+    ) -> GroupObjects | FoundGroups:
+        """The group of each name in the state; `numbers` are those of their shares."""
+        groups, fresh = state.setdefault("groups", {}), self._fresh()
+        if isinstance(groups, GroupColumns):
+            return groups.find(names, fresh)
+        copied = self._output.schema.value[: len(self._operator.columns)]
+        if len(groups) + len(names) >= MANY_GROUPS and all(isinstance(each.type, Primitive) for each in copied):
+            columns = state["groups"] = GroupColumns.of(groups, fresh, [to_arrow(each.type) for each in copied])
+            return columns.find(names, fresh)
+        return GroupObjects.of(homes_of(groups, names), names, fresh)
+
+    def _fresh(self) -> Group:
+        return new_group(self._operator.columns, self._operator.calls, None)
 
     def _to_store(self, lasts: Iterable[Group], keys: pa.StructArray) -> Iterable[Group]:
         """The groups to store, of which `lasts` have the times, columns and states."""
@@ -139,12 +157,9 @@ class ColumnAggregate:
         starts = np.flatnonzero(np.concatenate([[True], np.diff(codes[order]) != 0]))
         keys = structs.field("k").take(pa.array(order[starts]))
         names = self._names.of(keys)
-        own = self._homes(state, shares, shares.numbers[order[starts]], names)
+        before = self._found(state, shares, shares.numbers[order[starts]], names)
         times = rows.column("ts").to_numpy()
-        columns, calls = self._operator.columns, self._operator.calls
-        fresh = new_group(columns, calls, None)
-        groups = [stored.get(name, fresh) for stored, name in zip(own, names, strict=True)]
-        return Grouped(structs, times, order, Segments(starts, len(order)), keys, names, groups, own)
+        return Grouped(structs, times, order, Segments(starts, len(order)), keys, names, before)
 
     def _folded(self, grouped: Grouped, at: int) -> Folded:
         aggregator, arguments = self._operator.calls[at]
@@ -159,7 +174,7 @@ class ColumnAggregate:
         for array in values:
             known &= valid(array)
         given = Values(numbers[grouped.order], known[grouped.order])
-        return fold_rows(aggregator.fold, [group[STATES][at] for group in grouped.groups], given, grouped.rows)
+        return fold_rows(aggregator.fold, grouped.before.states[at], given, grouped.rows)
 
     def _structs(self, grouped: Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
         """The struct column of the outputs, in the order of the rows."""
@@ -194,24 +209,32 @@ class ColumnAggregate:
         """A column that results copy from the rows, as it was before each row."""
         column = self._output.schema.value[position]
         own = grouped.structs.field("v").field(self._operator.columns[position])
-        stored = to_array([group[COLUMNS][position] for group in grouped.groups], column)
-        count, rows = len(grouped.groups), grouped.rows
+        if isinstance(grouped.before, FoundGroups):
+            stored = grouped.before.columns[position].cast(own.type)
+        else:
+            stored = to_array([group[COLUMNS][position] for group in grouped.before.groups], column)
+        count, rows = len(stored), grouped.rows
         source = np.roll(grouped.order, 1) + count
         source[rows.starts] = np.arange(count)
         return pa.concat_arrays([stored, own]).take(pa.array(grouped.unsorted(source)))
 
     def _store(self, grouped: Grouped, folded: Sequence[Folded], times: Folded, kept: Flags | None = None) -> None:
         """Store the last state of each group, or of those that are `kept`."""
+        if isinstance(grouped.before, FoundGroups):
+            taken = pa.array(grouped.last)
+            copied = [grouped.structs.field("v").field(index).take(taken) for index in self._operator.columns]
+            grouped.before.replace(times.states[0], copied, [each.states for each in folded])
+            return
         last, keys = grouped.last, grouped.keys
         if kept is not None:
             last, keys = last[kept], keys.filter(pa.array(kept))
         taken, count = pa.array(last), len(last)
-        calls = [_those(each.states, kept) for each in folded]
+        calls = [_objects(each.states, kept) for each in folded]
         lists = [to_list(grouped.structs.field("v").field(index).take(taken)) for index in self._operator.columns]
-        columns = map(list, zip(*lists, strict=True)) if lists else ([] for _ in range(count))
+        columns: Iterable[list[Any]] = map(list, zip(*lists, strict=True)) if lists else ([] for _ in range(count))
         states = map(list, zip(*calls, strict=True)) if calls else ([] for _ in range(count))
-        lasts = map(list, zip(_those(times.states, kept), columns, states, strict=True))
-        places = zip(_those(grouped.own, kept), _those(grouped.names, kept), strict=True)
+        lasts = map(list, zip(_objects(times.states, kept), columns, states, strict=True))
+        places = zip(_those(grouped.objects.own, kept), _those(grouped.names, kept), strict=True)
         for (stored, name), group in zip(places, self._to_store(lasts, keys), strict=True):
             stored[name] = group
 
@@ -262,11 +285,9 @@ class ColumnWindows(ColumnAggregate):
         bounds = (pa.array(starts), pa.array(starts + size))
         return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
 
-    def _homes(
-        self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
-    ) -> list[dict[bytes, Group]]:
+    def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
         windows = [groups_of(start, state) for start in shares.names]
-        return [windows[at] for at in numbers.tolist()]
+        return GroupObjects.of([windows[at] for at in numbers.tolist()], names, self._fresh())
 
     def _to_store(self, lasts: Iterable[Group], keys: pa.StructArray) -> Iterable[Group]:
         return ([*last, list(key or ())] for last, key in zip(lasts, to_rows(keys), strict=True))
@@ -348,6 +369,10 @@ class _Reached:
     shares: Shares
     now: Numbers
     newest: Numbers
+
+
+def _objects(states: States, kept: Flags | None) -> list[Any]:
+    return objects_of(states if kept is None else tuple(column.at(kept) for column in states))
 
 
 def _those(values: Sequence[_T], kept: Flags | None) -> Sequence[_T]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.operators.aggregates.by_column import Numbers
+from kestrel_sql.operators.number_columns import Numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import Output
 from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order, small
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin, subscribe
+from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import KeyBytes, State
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import Rows, from_rows, to_rows

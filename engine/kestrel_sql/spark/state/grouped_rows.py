@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Numbers, Segments, Values
-from kestrel_sql.operators.aggregates.groups import Group
+from kestrel_sql.operators.aggregates.by_column import Segments
+from kestrel_sql.operators.group import STATES, TIMESTAMP, Group
+from kestrel_sql.operators.group_columns import FoundGroups
+from kestrel_sql.operators.number_columns import Numbers, States, Values, columns_of, number_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,30 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupObjects:
+    """Groups that are objects, as they were before the rows.
+
+    Attributes:
+        groups: the groups; those that no state has are new.
+        own: the dictionary that stores each group.
+        times: the timestamps (ms).
+        states: the states of each aggregate.
+    """
+
+    groups: list[Group]
+    own: list[dict[bytes, Group]]
+    times: Values
+    states: Sequence[States]
+
+    @staticmethod
+    def of(own: list[dict[bytes, Group]], names: Sequence[bytes], fresh: Group) -> GroupObjects:
+        """The groups of these names, each in its dictionary; those that are absent are like `fresh`."""
+        groups = [stored.get(name, fresh) for stored, name in zip(own, names, strict=True)]
+        states = [columns_of([group[STATES][at] for group in groups]) for at in range(len(fresh[STATES]))]
+        return GroupObjects(groups, own, number_column([group[TIMESTAMP] for group in groups]), states)
+
+
+@dataclass(frozen=True, slots=True)
 class Grouped:
     """Rows in the order of their ordinals, and sorted by group.
 
@@ -42,9 +68,13 @@ class Grouped:
     rows: Segments
     keys: pa.StructArray
     names: list[bytes]
-    groups: list[Group]
-    own: list[dict[bytes, Group]]
-    """The dictionary that stores each group."""
+    before: GroupObjects | FoundGroups
+
+    @property
+    def objects(self) -> GroupObjects:
+        """The groups before the rows, where they are objects."""
+        assert isinstance(self.before, GroupObjects)  # noqa: S101 - groups with more than numbers always are
+        return self.before
 
     @property
     def last(self) -> Numbers:

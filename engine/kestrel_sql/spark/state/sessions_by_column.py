@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, greatest
-from kestrel_sql.operators.aggregates.groups import Group
+from kestrel_sql.operators.aggregates.by_column import Folded, Segments, greatest
 from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session, SessionWindowAggregate
+from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import Output, Row, State
 from kestrel_sql.spark.io.columns import rows_at, to_rows
 from kestrel_sql.spark.stages.group import Stateful
@@ -27,7 +27,7 @@ from kestrel_sql.spark.state.column_rows import (
     enveloped,
     output_structs,
 )
-from kestrel_sql.spark.state.grouped_rows import Grouped, Shares
+from kestrel_sql.spark.state.grouped_rows import Grouped, GroupObjects, Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,9 @@ class ColumnSessions(ColumnAggregate):
             grouped.rows,
             [None if each is None else -each[START] for each in mine],
         )
+        bounds = objects_of(starts.states), objects_of(ends.states)
         for key, name, session, start, end, own in zip(
-            to_rows(grouped.keys), grouped.names, mine, starts.states, ends.states, grouped.own, strict=True
+            to_rows(grouped.keys), grouped.names, mine, *bounds, grouped.objects.own, strict=True
         ):
             merged = [] if session is None else [session]
             self._sessions.replace(name, merged, [end, -start, own[name], list(key or ())], state)
@@ -244,10 +245,8 @@ class ColumnSessions(ColumnAggregate):
             np.where(is_old, 0, retracts[causes].astype(np.int64)),
         )
 
-    def _homes(
-        self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]
-    ) -> list[dict[bytes, Group]]:
-        return [state["held"][at] for at in numbers.tolist()]
+    def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
+        return GroupObjects.of([state["held"][at] for at in numbers.tolist()], names, self._fresh())
 
 
 class ColumnFinalSessions(ColumnSessions):
@@ -269,4 +268,4 @@ class ColumnFinalSessions(ColumnSessions):
 
 def _running(times: Numbers, rows: Segments, states: Sequence[Any]) -> Folded:
     """The greatest timestamp (ms) of each segment after each of its rows."""
-    return greatest(states, Values(times, np.ones(len(times), dtype=bool)), rows)
+    return greatest(columns_of(states), Values(times, np.ones(len(times), dtype=bool)), rows)

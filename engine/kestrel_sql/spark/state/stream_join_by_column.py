@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Numbers
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.number_columns import Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful

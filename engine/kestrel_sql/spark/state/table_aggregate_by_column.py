@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.aggregates.by_column import Flags, Folded, Numbers, Segments, Values, fold_rows, greatest
-from kestrel_sql.operators.aggregates.groups import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
+from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
@@ -101,9 +102,8 @@ class ColumnTableAggregate:
         folded = [self._folded(steps, at) for at in range(len(self._operator.calls))]
         times = chosen.column("ts").to_numpy()[steps.causes]
         applied = steps.enters | steps.exists
-        latest = greatest(
-            [None if group is None else group[TIMESTAMP] for group in steps.stored], Values(times, applied), steps.rows
-        )
+        stored = columns_of([None if group is None else group[TIMESTAMP] for group in steps.stored])
+        latest = greatest(stored, Values(times, applied), steps.rows)
         after = latest.after
         made = Made(
             self._output.relation,
@@ -161,7 +161,7 @@ class ColumnTableAggregate:
         counts = aggregator.fold is Fold.COUNT or not columns
         numbers = np.zeros(len(steps.causes), np.int64) if counts else numbers_of(columns[0])
         states = [aggregator.initialize() if group is None else group[STATES][at] for group in steps.stored]
-        return fold_rows(aggregator.fold, states, steps.column(numbers, known), steps.rows)
+        return fold_rows(aggregator.fold, columns_of(states), steps.column(numbers, known), steps.rows)
 
     def _structs(self, steps: _Steps, changes: _Changes, folded: Sequence[Folded]) -> pa.StructArray:
         """The struct column of the results."""
@@ -205,12 +205,12 @@ class ColumnTableAggregate:
         last = pa.array(steps.rows.ends)
         count = len(steps.names)
         columns = _transposed([to_list(steps.values.field(at).take(last)) for at in self._operator.columns], count)
-        states = _transposed([each.states for each in folded], count)
+        states, latest = _transposed([objects_of(each.states) for each in folded], count), objects_of(times.states)
         entered = np.full(count, len(steps.causes))
         np.minimum.at(entered, steps.rows.groups[steps.enters], steps.causes[steps.enters])
         for at in np.argsort(entered, kind="stable").tolist():
             if steps.stored[at] is not None or entered[at] < len(steps.causes):
-                state["groups"][steps.names[at]] = [times.states[at], columns[at], states[at]]
+                state["groups"][steps.names[at]] = [latest[at], columns[at], states[at]]
 
 
 def _changes(steps: _Steps) -> _Changes:

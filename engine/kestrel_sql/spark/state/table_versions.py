@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers, Segments
+from kestrel_sql.operators.aggregates.by_column import Segments
+from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.spark.io.columns import from_rows
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.state.column_rows import InOrder, valid

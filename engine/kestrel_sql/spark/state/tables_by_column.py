@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.joins.joined_row import outer_sides
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
+from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.row_keys import unchanged
 from kestrel_sql.operators.tables.previous_row import Materialise

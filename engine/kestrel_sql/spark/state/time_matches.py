@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
+from kestrel_sql.operators.number_columns import Flags, Numbers
 
 
 @dataclass(frozen=True, slots=True)

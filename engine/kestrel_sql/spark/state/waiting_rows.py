@@ -10,10 +10,10 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.aggregates.by_column import Flags, Numbers
 from kestrel_sql.operators.joins import pending_rows as pending
 from kestrel_sql.operators.joins.joined_row import outer_sides
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import Key, Row, State, Value
 from kestrel_sql.spark.io.columns import to_list, to_rows
 from kestrel_sql.spark.state.table_versions import KeyedRows

@@ -175,6 +175,7 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         monkeypatch.setattr(page_module, "MIN_ROWS", 1)
         monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
         monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
+        monkeypatch.setattr(bulk_module, "MANY_GROUPS", 4)
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
@@ -183,6 +184,11 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         single = through(PageRunner(level), batches)
         assert repr(bulk[0]) == repr(single[0])
         assert in_key_order(bulk[1]) == in_key_order(single[1])
+        ways = iter([False, True] * len(batches))
+        monkeypatch.setattr(page_module, "can_run", lambda rows, ways=ways: next(ways))
+        in_turns = through(PageRunner(level), batches)
+        assert repr(in_turns[0]) == repr(single[0])
+        assert in_key_order(in_turns[1]) == in_key_order(single[1])
 
 
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,241 @@
+"""Many groups of plain values as columns: a batch reads and writes them without an object for each.
+
+The rows are sorted by a hash of their keys, so that a batch finds those that it needs without an index of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.number_columns import Numbers, States, Values
+
+_KEY = [pa.binary(), pa.uint32()]
+"""The first columns: the key of a group, and its hash."""
+
+_TIME = len(_KEY)
+_INTEGERS = [pa.int8(), pa.int16(), pa.int32()]
+
+
+class GroupColumns(Mapping[bytes, Group]):
+    """Groups by key; one that somebody asks for is an object from then on.
+
+    After the key, its hash and the timestamp (ms) follow the non-aggregate columns, and for each aggregate a column if
+    its states are numbers, or one for each number if they are lists.
+    """
+
+    def __init__(self, rows: pa.RecordBatch, shape: Sequence[int]) -> None:
+        """Take the groups in the order of their hashes; the shape is how many columns each aggregate has."""
+        self._rows, self._shape = rows, shape
+        self._hashes = rows.column(1).to_numpy()
+        self._opened: dict[bytes, Group] = {}
+
+    @classmethod
+    def of(cls, groups: Mapping[bytes, Group], fresh: Group, columns: Sequence[pa.DataType]) -> GroupColumns:
+        """Take groups with non-aggregate columns of these types; `fresh` is a group without rows."""
+        shape = [len(state) if isinstance(state, list) else 1 for state in fresh[STATES]]
+        kinds = [*_KEY, pa.int64(), *columns, *[pa.null()] * sum(shape)]
+        made = cls(_batch([pa.array([], kind) for kind in kinds]), shape)
+        made._opened = dict(groups)
+        return made
+
+    def __getitem__(self, key: bytes) -> Group:
+        if key not in self._opened:
+            at = self._place(key)
+            if at < 0:
+                raise KeyError(key)
+            self._opened[key] = self._group([column[at].as_py() for column in self._rows.columns[_TIME:]])
+        return self._opened[key]
+
+    def __setitem__(self, key: bytes, group: Group) -> None:
+        self._opened[key] = group
+
+    def __iter__(self) -> Iterator[bytes]:
+        keys, _, *columns = (column.to_pylist() for column in self._rows.columns)
+        stored = {key: self._group(row) for key, *row in zip(keys, *columns, strict=True)}
+        self._opened = {**stored, **self._opened}
+        return iter([*self._opened])
+
+    def __len__(self) -> int:
+        return len(self._hashes) + sum(self._place(key) < 0 for key in self._opened)
+
+    def find(self, keys: Sequence[bytes], fresh: Group) -> FoundGroups:
+        """Find the groups of different keys; those that are absent are like `fresh`, a group without rows."""
+        self._close()
+        hashes = np.fromiter(map(crc32, keys), np.uint32, len(keys))
+        wanted = pa.array(keys, pa.binary())
+        at = self._places(keys, wanted, hashes)
+        taken = pa.array(at, mask=at < 0)
+        time, *columns = (column.take(taken) for column in self._rows.columns[_TIME:])
+        first = len(columns) - sum(self._shape)
+        states = [
+            tuple(_values(column, at, number) for column, number in zip(own, _numbers(state), strict=True))
+            for own, state in zip(self._by_call(columns[first:]), fresh[STATES], strict=True)
+        ]
+        return FoundGroups(self, wanted, hashes, at, _values(time, at, None), columns[:first], states)
+
+    def replace(self, found: FoundGroups, new: pa.RecordBatch) -> None:
+        """Replace found groups by rows of `new`, and add those that were absent."""
+        count = self._rows.num_rows
+        source = np.arange(count)
+        held, absent = found.at >= 0, np.flatnonzero(found.at < 0)
+        source[found.at[held]] = count + np.flatnonzero(held)
+        if len(absent):
+            absent = absent[np.argsort(found.hashes[absent], kind="stable")]
+            source = np.insert(source, np.searchsorted(self._hashes, found.hashes[absent], "right"), count + absent)
+        # A column in which all states were NULL had no type so far, and one of integers that of the largest.
+        schema = pa.unify_schemas([self._rows.schema, new.schema], promote_options="permissive")
+        self._rows = pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source))
+        self._hashes = self._rows.column(1).to_numpy()
+
+    def encoded(self) -> list[Any]:
+        """The columns as values that msgpack writes, with integers of as few bits as they need."""
+        self._close()
+        rows = _batch([*self._rows.columns[:_TIME], *map(_narrow, self._rows.columns[_TIME:])])
+        return [[*self._shape], rows.schema.serialize().to_pybytes(), rows.serialize().to_pybytes()]
+
+    @classmethod
+    def decoded(cls, stored: Sequence[Any]) -> GroupColumns:
+        """Return what `encoded` wrote.
+
+        Raises:
+            ValueError: the bytes are damaged.
+        """
+        shape, schema, rows = stored
+        try:
+            batch = pa.ipc.read_record_batch(pa.py_buffer(rows), pa.ipc.read_schema(pa.py_buffer(schema)))
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(str(error)) from error
+        kinds = batch.schema.types
+        if kinds[:_TIME] != _KEY or min(shape, default=1) < 1 or sum(shape) >= len(kinds) - _TIME:
+            raise ValueError(f"aggregates of {shape} columns of {kinds}")
+        found = cls(batch, shape)
+        if (found._hashes[1:] < found._hashes[:-1]).any():
+            raise ValueError("groups out of order")
+        return found
+
+    def _group(self, row: Sequence[Any]) -> Group:
+        first = len(row) - sum(self._shape)
+        states = [own if len(own) > 1 else own[0] for own in self._by_call(row[first:])]
+        return [row[0], [*row[1:first]], states]
+
+    def _by_call(self, parts: Sequence[Any]) -> list[list[Any]]:
+        """The columns of each aggregate."""
+        given = iter(parts)
+        return [[next(given) for _ in range(count)] for count in self._shape]
+
+    def _places(self, keys: Sequence[bytes], wanted: pa.BinaryArray, hashes: Numbers) -> Numbers:
+        """The index of each key, -1 without one."""
+        if not len(self._hashes):
+            return np.full(len(keys), -1)
+        near = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        alike = self._hashes[near] == hashes
+        same = alike & pc.equal(self._rows.column(0).take(pa.array(near)), wanted).to_numpy(zero_copy_only=False)
+        found = np.where(same, near, -1)
+        for at in np.flatnonzero(alike & ~same).tolist():
+            found[at] = self._place(keys[at])
+        return found
+
+    def _place(self, key: bytes) -> int:
+        """The index of a key, -1 without one; different keys may have one hash."""
+        hashed = np.array([crc32(key)], np.uint32)
+        first, last = (int(np.searchsorted(self._hashes, hashed, side)[0]) for side in ("left", "right"))
+        return next((at for at in range(first, last) if self._rows.column(0)[at].as_py() == key), -1)
+
+    def _close(self) -> None:
+        """Turn objects into columns again."""
+        opened, self._opened = self._opened, {}
+        if not opened:
+            return
+        groups = [*opened.values()]
+        found = self.find([*opened], [None, [], [[None] * count for count in self._shape]])
+        lists = [[group[TIMESTAMP] for group in groups]]
+        lists += map(list, zip(*(group[COLUMNS] for group in groups), strict=True))
+        lists += map(list, zip(*(_parts(group[STATES]) for group in groups), strict=True))
+        kinds = self._rows.schema.types[_TIME:]
+        made = [pa.array(values, _widest(kind)) for values, kind in zip(lists, kinds, strict=True)]
+        self.replace(found, _batch([found.keys, pa.array(found.hashes), *made]))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroups:
+    """The groups of some keys.
+
+    Attributes:
+        home: where they are.
+        keys: their keys.
+        hashes: the hashes of the keys.
+        at: the index of each group among all, -1 without one.
+        times: the timestamps (ms), NULL for groups without rows.
+        columns: the non-aggregate columns.
+        states: the states of each aggregate.
+    """
+
+    home: GroupColumns
+    keys: pa.BinaryArray
+    hashes: Numbers
+    at: Numbers
+    times: Values
+    columns: Sequence[pa.Array]
+    states: Sequence[States]
+
+    def replace(self, times: Values, columns: Sequence[pa.Array], states: Sequence[States]) -> None:
+        """Store groups with these timestamps (ms), non-aggregate columns and states instead."""
+        numbers = [_array(column) for call in states for column in call]
+        self.home.replace(self, _batch([self.keys, pa.array(self.hashes), _array(times), *columns, *numbers]))
+
+
+def _batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(columns, [str(at) for at in range(len(columns))])
+
+
+def _narrow(column: pa.Array) -> pa.Array:
+    """A column of integers of as few bits as they need."""
+    if not pa.types.is_integer(column.type):
+        return column
+    low, high = (end.as_py() or 0 for end in pc.min_max(column).values())
+    bits = max(low.bit_length(), high.bit_length()) + 1
+    return next((column.cast(kind) for kind in _INTEGERS if bits <= kind.bit_width < column.type.bit_width), column)
+
+
+def _widest(kind: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_null(kind):
+        return None
+    return pa.int64() if pa.types.is_integer(kind) else kind
+
+
+def _numbers(state: Any) -> list[Any]:
+    return state if isinstance(state, list) else [state]
+
+
+def _parts(states: Sequence[Any]) -> list[Any]:
+    """The numbers in states."""
+    return [number for state in states for number in _numbers(state)]
+
+
+def _values(column: pa.Array, at: Numbers, fresh: float | None) -> Values:
+    """The numbers of a column, those of absent groups as in a new group."""
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64() if fresh is None else pa.array([fresh]).type)
+    elif pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    if not column.null_count:
+        return Values(column.to_numpy(), valid)
+    values = column.fill_null(0).to_numpy()
+    if fresh is not None:
+        values, valid = np.where(at < 0, fresh, values), valid | (at < 0)
+    return Values(values, valid)
+
+
+def _array(column: Values) -> pa.Array:
+    values = column.values if column.values.dtype == np.float64 else column.values.astype(np.int64, copy=False)
+    return pa.array(values, mask=None if column.valid.all() else ~column.valid)

@@ -1,0 +1,75 @@
+"""Columns of numbers, and the states of aggregates as such columns.
+
+A value is NULL if its flag in `valid` is off; the number is then arbitrary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A column of numbers, with a flag per number that is off for NULL.
+
+    `signs` has -1 for numbers that are taken back, and 1 for others; without it, all are added.
+    """
+
+    values: Numbers
+    valid: Flags
+    signs: Numbers | None = None
+
+    def at(self, indices: Numbers) -> Values:
+        """The numbers at these indices, all added."""
+        return Values(self.values[indices], self.valid[indices])
+
+    def counts(self) -> Numbers:
+        """By how much each number changes the count of those that are not NULL."""
+        counts = self.valid.astype(np.int64)
+        return counts if self.signs is None else counts * self.signs
+
+
+States = tuple[Values, ...]
+"""States of groups: a column of states that are numbers or NULL, or one for each number of states that are lists."""
+
+
+def all_valid(values: Numbers) -> Values:
+    """A column without NULL."""
+    return Values(values, np.ones(len(values), dtype=bool))
+
+
+def columns_of(states: Sequence[Any]) -> States:
+    """Return states as columns; all are numbers or None, or all are lists of as many of them."""
+    if states and isinstance(states[0], list):
+        return tuple(number_column(numbers) for numbers in zip(*states, strict=True))
+    return (number_column(states),)
+
+
+def number_column(numbers: Sequence[float | None]) -> Values:
+    """Return numbers as a column of 64-bit integers or doubles."""
+    found = np.array(numbers)
+    if found.dtype in (np.int64, np.float64):
+        return all_valid(found)
+    known = np.fromiter((number is not None for number in numbers), bool, len(numbers))
+    return Values(np.array(np.where(known, found, 0).tolist()), known)
+
+
+def objects_of(states: States) -> list[Any]:
+    """Return what `columns_of` takes."""
+    columns = [
+        column.values.tolist()
+        if column.valid.all()
+        else [
+            value if valid else None for value, valid in zip(column.values.tolist(), column.valid.tolist(), strict=True)
+        ]
+        for column in states
+    ]
+    return columns[0] if len(columns) == 1 else [*map(list, zip(*columns, strict=True))]
