@@ -64,8 +64,10 @@ def test_a_group_that_was_asked_for_is_written_as_it_was_changed() -> None:
     found[b"key 5"][2][0] = 55
     found[b"new"] = group(1)
     assert len(found) == 301
+    expected = {**groups(300), b"key 5": [5, ["é5"], [55, None, [1.25, 5]]], b"new": group(1)}
+    assert dict(found) == expected
     again = stored(found)
-    assert again == {**groups(300), b"key 5": [5, ["é5"], [55, None, [1.25, 5]]], b"new": group(1)}
+    assert again == expected
     assert len(again) == 301
 
 
