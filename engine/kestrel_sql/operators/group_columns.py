@@ -1,6 +1,8 @@
 """Many groups of plain values as columns: a batch reads and writes them without an object for each.
 
-The rows are sorted by a hash of their keys, so that a batch finds those that it needs without an index of all.
+The rows are sorted by a hash of their keys, so that a batch finds those that it needs without an index of all. Groups
+that single rows have changed are objects beside the columns, and become columns when they are many or a batch of many
+rows comes: to merge few took longer than to compute them.
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ _KEY = [pa.binary(), pa.uint32()]
 """The first columns: the key of a group, and its hash."""
 
 _TIME = len(_KEY)
+
+_MANY_OBJECTS = 512
+"""As many groups beside the columns become columns when the state is written."""
+
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32()]
 
 
@@ -31,19 +37,22 @@ class GroupColumns(Mapping[bytes, Group]):
     its states are numbers, or one for each number if they are lists.
     """
 
-    def __init__(self, rows: pa.RecordBatch, shape: Sequence[int]) -> None:
-        """Take the groups in the order of their hashes; the shape is how many columns each aggregate has."""
-        self._rows, self._shape = rows, shape
-        self._hashes = rows.column(1).to_numpy()
-        self._opened: dict[bytes, Group] = {}
+    def __init__(self, rows: pa.RecordBatch, shape: Sequence[int], opened: Mapping[bytes, Group]) -> None:
+        """Take groups in the order of their hashes, and groups as objects.
+
+        The shape is how many columns each aggregate has.
+        """
+        self._shape, self._opened = shape, dict(opened)
+        self._written: tuple[bytes, ...] = ()
+        self._hold(rows)
 
     @classmethod
     def of(cls, groups: Mapping[bytes, Group], fresh: Group, columns: Sequence[pa.DataType]) -> GroupColumns:
         """Take groups with non-aggregate columns of these types; `fresh` is a group without rows."""
         shape = [len(state) if isinstance(state, list) else 1 for state in fresh[STATES]]
         kinds = [*_KEY, pa.int64(), *columns, *[pa.null()] * sum(shape)]
-        made = cls(_batch([pa.array([], kind) for kind in kinds]), shape)
-        made._opened = dict(groups)
+        made = cls(_batch([pa.array([], kind) for kind in kinds]), shape, groups)
+        made._close()
         return made
 
     def __getitem__(self, key: bytes) -> Group:
@@ -51,14 +60,14 @@ class GroupColumns(Mapping[bytes, Group]):
             at = self._place(key)
             if at < 0:
                 raise KeyError(key)
-            self._opened[key] = self._group([column[at].as_py() for column in self._rows.columns[_TIME:]])
+            self._opened[key] = self._group([column[at].as_py() for column in self._columns[_TIME:]])
         return self._opened[key]
 
     def __setitem__(self, key: bytes, group: Group) -> None:
         self._opened[key] = group
 
     def __iter__(self) -> Iterator[bytes]:
-        keys, _, *columns = (column.to_pylist() for column in self._rows.columns)
+        keys, _, *columns = (column.to_pylist() for column in self._columns)
         stored = {key: self._group(row) for key, *row in zip(keys, *columns, strict=True)}
         self._opened = {**stored, **self._opened}
         return iter([*self._opened])
@@ -73,7 +82,7 @@ class GroupColumns(Mapping[bytes, Group]):
         wanted = pa.array(keys, pa.binary())
         at = self._places(keys, wanted, hashes)
         taken = pa.array(at, mask=at < 0)
-        time, *columns = (column.take(taken) for column in self._rows.columns[_TIME:])
+        time, *columns = (column.take(taken) for column in self._columns[_TIME:])
         first = len(columns) - sum(self._shape)
         states = [
             tuple(_values(column, at, number) for column, number in zip(own, _numbers(state), strict=True))
@@ -92,14 +101,16 @@ class GroupColumns(Mapping[bytes, Group]):
             source = np.insert(source, np.searchsorted(self._hashes, found.hashes[absent], "right"), count + absent)
         # A column in which all states were NULL had no type so far, and one of integers that of the largest.
         schema = pa.unify_schemas([self._rows.schema, new.schema], promote_options="permissive")
-        self._rows = pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source))
-        self._hashes = self._rows.column(1).to_numpy()
+        self._hold(pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source)))
 
     def encoded(self) -> list[Any]:
-        """The columns as values that msgpack writes, with integers of as few bits as they need."""
-        self._close()
-        rows = _batch([*self._rows.columns[:_TIME], *map(_narrow, self._rows.columns[_TIME:])])
-        return [[*self._shape], rows.schema.serialize().to_pybytes(), rows.serialize().to_pybytes()]
+        """The groups as values that msgpack writes, with integers in columns of as few bits as they need."""
+        if len(self._opened) >= _MANY_OBJECTS:
+            self._close()
+        if not self._written:
+            rows = _batch([*self._columns[:_TIME], *map(_narrow, self._columns[_TIME:])])
+            self._written = rows.schema.serialize().to_pybytes(), rows.serialize().to_pybytes()
+        return [[*self._shape], *self._written, self._opened]
 
     @classmethod
     def decoded(cls, stored: Sequence[Any]) -> GroupColumns:
@@ -108,7 +119,7 @@ class GroupColumns(Mapping[bytes, Group]):
         Raises:
             ValueError: the bytes are damaged.
         """
-        shape, schema, rows = stored
+        shape, schema, rows, opened = stored
         try:
             batch = pa.ipc.read_record_batch(pa.py_buffer(rows), pa.ipc.read_schema(pa.py_buffer(schema)))
             batch.validate(full=True)
@@ -117,10 +128,16 @@ class GroupColumns(Mapping[bytes, Group]):
         kinds = batch.schema.types
         if kinds[:_TIME] != _KEY or min(shape, default=1) < 1 or sum(shape) >= len(kinds) - _TIME:
             raise ValueError(f"aggregates of {shape} columns of {kinds}")
-        found = cls(batch, shape)
+        found = cls(batch, shape, opened)
+        found._hold(batch, (schema, rows))
         if (found._hashes[1:] < found._hashes[:-1]).any():
             raise ValueError("groups out of order")
         return found
+
+    def _hold(self, rows: pa.RecordBatch, written: tuple[bytes, ...] = ()) -> None:
+        """Keep rows, and their schema and themselves as bytes if they were written."""
+        self._rows, self._columns, self._written = rows, rows.columns, written
+        self._hashes = rows.column(1).to_numpy()
 
     def _group(self, row: Sequence[Any]) -> Group:
         first = len(row) - sum(self._shape)
@@ -138,7 +155,7 @@ class GroupColumns(Mapping[bytes, Group]):
             return np.full(len(keys), -1)
         near = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         alike = self._hashes[near] == hashes
-        same = alike & pc.equal(self._rows.column(0).take(pa.array(near)), wanted).to_numpy(zero_copy_only=False)
+        same = alike & pc.equal(self._columns[0].take(pa.array(near)), wanted).to_numpy(zero_copy_only=False)
         found = np.where(same, near, -1)
         for at in np.flatnonzero(alike & ~same).tolist():
             found[at] = self._place(keys[at])
@@ -146,9 +163,13 @@ class GroupColumns(Mapping[bytes, Group]):
 
     def _place(self, key: bytes) -> int:
         """The index of a key, -1 without one; different keys may have one hash."""
-        hashed = np.array([crc32(key)], np.uint32)
-        first, last = (int(np.searchsorted(self._hashes, hashed, side)[0]) for side in ("left", "right"))
-        return next((at for at in range(first, last) if self._rows.column(0)[at].as_py() == key), -1)
+        hashed, keys = np.uint32(crc32(key)), self._columns[0]
+        at = int(self._hashes.searchsorted(hashed))
+        while at < len(self._hashes) and self._hashes[at] == hashed:
+            if keys[at].as_py() == key:
+                return at
+            at += 1
+        return -1
 
     def _close(self) -> None:
         """Turn objects into columns again."""

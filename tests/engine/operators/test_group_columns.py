@@ -19,12 +19,12 @@ FRESH: Group = [None, [None], [0, None, [0.0, 0]]]
 """A group without rows: a copied text, a count, a greatest number and an average."""
 
 STORED = (
-    "eNqVUKtOQ0EQPdO79/amWVHRNBWISmR5CCQJprIfUAMGBAkFQoLA8AcQ+AAUGodrME34gMp+AA6NgrOzu7DZ3AommZ09c2bO7oy5fT6+OLua"
-    "Xb4XYh7uZSF737SRAF0468CiQomaN5oYYhDVPE04QR5Y0h/pU/puyE+oxaaW0+qFnMqEmhflIY6/8bVlU+0O/ZT8U6K3kdVs678sva3/cmkX"
-    "l0nPIOvZ4mw1MxXvQ7iZe8QVFawivwMxTb0jxeY3t5A3t7oT8d93ZtEPy7MqiMKozATROsRWF+nWu4Jfewt/ZrHeItcNMfYNsrqIw1p01NSG"
-    "Wf9mMibCqOl7+xk/zvQiNkmuzObCP7Cs4SMX80eHPn59zs8P5q8fVdncF/WuQ7yTQuMPaQ029g=="
+    "eNqVUKtOQ0EQPdO79/amWVHRkApEJbI8BJIEg+wHYAABgoRXSCDB9A+4oR8ABo3DNQia8AGVfAAOjYKzc3dhs7kVTDI7e+bMnN0ZM348PD+5"
+    "PL14y6yZVDKTzW/aUIAunHVgUSBHyRtNDDGISp7GnyAPzOkT+i59w+dH1GJTy2n1fE5lfM2T8hDH39S1eVPtOv2Y/H2kt5zUrOm/LL2t/3Jp"
+    "F+dRTz/pWeVsJTMF7wO4mXvEBRWsonoHYpp6h4rNb24mL251R1J/35nFkl+eVUFkRmVGCNYhtrpIt9531Gtv4c8sFlvguj6Gvn5SF7Bfi44a"
+    "2yDpX4nGhB81fm8r4XcSvYBNlMuTufAPLAv4wIX8/l4dvz6nZ9vT548ib+4Lelc+3kqmcfwqB3ft6uG6kh8G3DuC"
 )
-"""Two groups with a copied text and a count, as the first release with columns wrote them; compressed."""
+"""Three groups with a copied text and a count, one of them beside the columns; compressed."""
 
 
 def group(number: int) -> Group:
@@ -71,8 +71,23 @@ def test_a_group_that_was_asked_for_is_written_as_it_was_changed() -> None:
     assert len(again) == 301
 
 
+def test_few_changed_groups_stay_beside_the_columns_which_are_copied_as_bytes() -> None:
+    found = stored(columns(groups(300)))
+    found[b"key 5"][2][0] = 55
+    again = stored(found)
+    assert again._written == found._written
+    assert again._opened == {b"key 5": found[b"key 5"]}
+    many = stored(columns(groups(1000)))
+    for number in range(600):
+        many[b"key %d" % number][0] = -1
+    again = stored(many)
+    assert again._opened == {}
+    assert again == {key: [-1 if each[0] < 600 else each[0], *each[1:]] for key, each in groups(1000).items()}
+
+
 def test_a_batch_finds_replaces_and_adds_groups() -> None:
     kept = stored(columns(groups(300)))
+    kept[b"key 8"] = group(8)
     found = kept.find([b"key 8", b"new", b"key 9"], FRESH)
     assert found.columns[0].to_pylist() == ["é8", None, "é9"]
     assert [(each.values.tolist(), each.valid.tolist()) for each in (found.times, *found.states[0])] == [
@@ -117,7 +132,7 @@ def test_a_column_that_held_only_null_takes_numbers_later() -> None:
 
 def test_columns_that_a_release_wrote_are_read_for_ever() -> None:
     found = load_state(zlib.decompress(base64.b64decode(STORED)))
-    assert found == {"groups": {b"a": [5, ["x"], [3]], b"b": [6, [None], [400]]}}
+    assert found == {"groups": {b"a": [5, ["x"], [3]], b"b": [6, [None], [400]], b"c": [7, ["y"], [1]]}}
 
 
 def test_special_doubles_keep_their_bits() -> None:

@@ -1,7 +1,7 @@
 """Aggregates whole columns of numbers at once; the results equal those of the row-by-row operators.
 
-Rows are sorted by group and, within a group, by ordinal. Integers wrap as in Java, doubles are added from left to right,
--0.0 sorts before 0.0, and NaN sorts last.
+Rows are sorted by group and, within a group, by ordinal. Integers wrap as in Java, doubles are added from left to
+right, -0.0 sorts before 0.0, and NaN sorts last.
 """
 
 from __future__ import annotations
