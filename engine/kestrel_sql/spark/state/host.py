@@ -3,9 +3,9 @@
 Rows are grouped by task and page; the state of all operators of a page is one blob. The rows of a page in a micro-batch
 are processed in the order of their ordinals, so that results do not depend on how the input is cut into batches.
 
-Spark hands the results of a page on only when the page is done, and then to another process. A page that has all rows
-of a task therefore also takes the passes that follow: without that, an output of a join by foreign key was written to a
-blob and read again for a tenth of its time, while the other core waited (ADR 11).
+Spark hands the results of a page on only when the page is done, and then to another process. A page therefore also
+takes the passes that follow, up to the next blobs: without that, an output of a join of a stream and a table was
+written to a blob and read again for a sixth of its time (ADR 11).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from kestrel_sql.operators.operator import Scope, State
+from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import are_blobs, in_chunks, read_rows, write_rows
@@ -102,17 +102,15 @@ class Host(StatefulProcessor):
 
 @dataclass(frozen=True, slots=True)
 class _Hosted:
-    """The rows after a level, to which its processor applies the passes that follow where that is cheaper."""
+    """The rows after a level, to which its processor applies the passes that follow up to the next blobs."""
 
     packed: DataFrame
     level: Level
 
     def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
         """Return what a function makes of the rows, as `DataFrame.mapInArrow` does."""
-        # Spark takes what a processor returns cell by cell, so that it has to be few rows; and pages that are a part of
-        # a task would apply the function to a part of its rows each.
-        is_whole_task = all(each.operator.scope is not Scope.KEY for each in self.level.operators)
-        if is_whole_task and are_blobs(schema):
+        # Spark takes what a processor returns cell by cell, so that it has to be few rows.
+        if are_blobs(schema):
             return self._processed(Host(self.level, function), schema)
         handled = Passes(self._processed(Host(self.level), UNPACKED))
         return handled.through(unpack_batches(self.level)).through(function).frame(schema)

@@ -198,11 +198,11 @@ def test_a_host_can_take_the_passes_that_follow_and_gives_them_the_same_rows() -
     [
         (Scope.TASK, "slot INT, rows BINARY", True),
         (Scope.QUERY, "slot INT, rows BINARY", True),
-        (Scope.KEY, "slot INT, rows BINARY", False),
+        (Scope.KEY, "slot INT, rows BINARY", True),
         (Scope.TASK, "key BINARY, value BINARY", False),
     ],
 )
-def test_only_a_page_of_a_whole_task_takes_the_passes_that_follow_and_only_to_make_blobs(
+def test_a_page_takes_the_passes_that_follow_only_to_make_blobs(
     scope: Scope, schema: str, takes: bool
 ) -> None:
     class Scoped(Summing):
