@@ -202,9 +202,7 @@ def test_a_host_can_take_the_passes_that_follow_and_gives_them_the_same_rows() -
         (Scope.TASK, "key BINARY, value BINARY", False),
     ],
 )
-def test_a_page_takes_the_passes_that_follow_only_to_make_blobs(
-    scope: Scope, schema: str, takes: bool
-) -> None:
+def test_a_page_takes_the_passes_that_follow_only_to_make_blobs(scope: Scope, schema: str, takes: bool) -> None:
     class Scoped(Summing):
         pass
 
