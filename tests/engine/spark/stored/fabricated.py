@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Row, Scope
 from kestrel_sql.operators.state_codec import bucket_rows, dump_state
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
@@ -17,13 +19,24 @@ from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.packing import task_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.stored.store_files import write_pages
+from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.topics.partitioner import partition_of
 
 
 def fabricate(
-    folder: Path, pipeline: Pipeline, rows: Iterable[Row], *, pages: int = 4, tasks: int = 2, partitions: int = 2
+    folder: Path,
+    pipeline: Pipeline,
+    rows: Iterable[Row],
+    *,
+    pages: int = 4,
+    tasks: int = 2,
+    partitions: int = 2,
+    in_columns: bool = False,
 ) -> Path:
-    """Write the checkpoint of a pipeline with one operator that has processed rows, as its first batch."""
+    """Write the checkpoint of a pipeline with one operator that has processed rows, as its first batch.
+
+    `in_columns` says that it is an aggregate, whose groups are columns.
+    """
     (stateful,) = pipeline.group.levels[0]
     operator: Any = stateful.operator
     states: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
@@ -37,6 +50,11 @@ def fabricate(
     if operator.scope is not Scope.TASK:
         for state in states.values():
             bucket_rows(state)
+    if in_columns:
+        fresh = new_group(operator.columns, operator.calls, None)
+        kinds = [to_arrow(each.type) for each in stateful.output.schema.value[: len(operator.columns)]]
+        for state in states.values():
+            state["groups"] = GroupColumns.of(state["groups"], fresh, kinds)
     for partition in range(partitions):
         own = [
             StoredPage(task, page, dump_state({PLAN: pipeline.level(1).fingerprint(), _relation(pipeline): state}))

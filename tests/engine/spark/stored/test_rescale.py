@@ -97,13 +97,22 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
     assert checkpoints(run) == ["rescaled/1/table-table", "rescaled/1/windows"]
 
 
-@pytest.mark.parametrize("shape", ["aggregate", "windows", "final", "stream-table", "table-table", "stream-stream"])
+@pytest.mark.parametrize(
+    ("shape", "in_columns"),
+    [
+        ("numbers", True),
+        *(
+            (shape, False)
+            for shape in ("aggregate", "windows", "final", "stream-table", "table-table", "stream-stream")
+        ),
+    ],
+)
 def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: str, in_columns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_codec, "MANY_ROWS", 1)
     made, rows = pipeline(shape), rows_of(shape, 60, keys=9, apart=500)
-    fabricate(tmp_path / "old", made, rows, pages=4, partitions=2)
+    fabricate(tmp_path / "old", made, rows, pages=4, partitions=2, in_columns=in_columns)
     fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
     old, expected = (open_stored(tmp_path / name, FUNCTIONS) for name in ("old", "expected"))
     rescaled = rescale(old, tmp_path / "new", partitions=3, pages=7).query
