@@ -12,13 +12,13 @@ from rich.console import Console
 from kestrel_sql.cli.broker_options import registry_of
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.run_kafka import _stop_on_signals, add_kafka_options, run_on_broker
-from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.errors import EngineError, RegistryMissingError
 from kestrel_sql.formats.registry.remote import RemoteRegistry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.sink.sink import Delivery
+from kestrel_sql.session.session import Session
 
 
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:
@@ -36,8 +36,25 @@ def test_the_registry_is_that_of_the_url() -> None:
     assert "secret" not in repr(found)
 
 
-def test_without_a_url_the_registry_is_in_memory() -> None:
-    assert isinstance(registry_of(options(settings=(("auto.offset.reset", "earliest"),))), MemoryRegistry)
+@pytest.mark.parametrize("format", ["AVRO", "JSON_SR", "PROTOBUF"])
+@pytest.mark.rules("F8.17")
+def test_without_a_url_what_needs_a_registry_is_refused(format: str) -> None:
+    session = Session(registry=registry_of(options(settings=(("auto.offset.reset", "earliest"),))))
+    (plain,) = session.parse("CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');")
+    session.execute(plain)
+    for text in (
+        f"CREATE STREAM A (V INT) WITH (KAFKA_TOPIC='a', VALUE_FORMAT='{format}');",
+        f"CREATE STREAM A WITH (KAFKA_TOPIC='a', VALUE_FORMAT='{format}');",
+        f"CREATE STREAM A WITH (KAFKA_TOPIC='a', VALUE_FORMAT='{format}', VALUE_SCHEMA_ID=1);",
+        f"CREATE STREAM A (K STRING KEY, V INT) WITH (KAFKA_TOPIC='a', KEY_FORMAT='{format}', VALUE_FORMAT='JSON');",
+        f"CREATE STREAM A WITH (VALUE_FORMAT='{format}') AS SELECT * FROM S;",
+        f"CREATE STREAM A WITH (KEY_FORMAT='{format}') AS SELECT * FROM S;",
+        f"CREATE TABLE A WITH (FORMAT='{format}') AS SELECT V, COUNT(*) AS N FROM S GROUP BY V;",
+    ):
+        (parsed,) = session.parse(text)
+        with pytest.raises(RegistryMissingError, match="needs a schema registry, and none is configured"):
+            session.execute(parsed)
+    assert list(session.catalog.sources) == ["S"]
 
 
 def test_settings_without_a_registry_are_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
+from kestrel_sql.formats.registry.memory import MissingRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
@@ -114,14 +114,18 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
     )
 
 
-def registry_of(arguments: argparse.Namespace, without: SchemaRegistry | None = None) -> SchemaRegistry:
-    """The registry of the options; without a URL `without`, or one in memory that lives as long as the run."""
+def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
+    """The registry of the options; without a URL, one that refuses whatever needs a schema (rule F8.17).
+
+    The ids in the records of a topic are those of the registry that its writers use. Any other registry decodes them
+    with other schemas.
+    """
     settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
     if arguments.schema_registry is not None:
         return open_registry(arguments.schema_registry, settings)
     if settings:
         raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
-    return without or MemoryRegistry()
+    return MissingRegistry()
 
 
 def _count(text: str) -> int:

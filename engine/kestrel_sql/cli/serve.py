@@ -20,7 +20,6 @@ from rich.text import Text
 
 from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings, wants_broker
 from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.registry.memory import MissingRegistry
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config
@@ -165,7 +164,7 @@ def _server(
         errors.print(Text(sentence, "yellow"), soft_wrap=True)
 
     connect(run.config, say, run.patience, threading.Event())
-    session = Session(config=config, registry=registry_of(arguments, MissingRegistry()), functions=functions)
+    session = Session(config=config, registry=registry_of(arguments), functions=functions)
     return broker_server(
         session,
         BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say, adopts=arguments.adopt),

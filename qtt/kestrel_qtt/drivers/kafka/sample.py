@@ -17,7 +17,7 @@ from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.topics import schema_json
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_sql.errors import EngineError, did_you_mean
-from kestrel_sql.formats.registry.memory import SchemaRegistry
+from kestrel_sql.formats.registry.memory import MissingRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import held_records, last_records, partition_counts
@@ -60,7 +60,7 @@ class Sampler:
                 self.case = replace(self.case, topics=tuple(_topics_with_schemas(self.case, registry)))
         except EngineError as error:
             raise DriverError(error.render()) from error
-        run = prepare(self.case)
+        run = prepare(self.case, MissingRegistry() if registry is None else None)
         if isinstance(run.outcome, Rejected):
             raise DriverError(f"{run.outcome.message}\n{run.outcome.place}".rstrip())
         self.session = run.session

@@ -17,6 +17,7 @@ from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import RESTORED
 from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.insert_values import Constants, insert_record
@@ -42,9 +43,12 @@ def prepared(case: model.Case) -> CaseRun:
         return CaseRun(case, _session(case), outcome=crashed(error))
 
 
-def prepare(case: model.Case) -> CaseRun:
-    """Plan a case; its outcome is that of a refused statement, or none yet."""
-    run = CaseRun(case, _session(case))
+def prepare(case: model.Case, registry: SchemaRegistry | None = None) -> CaseRun:
+    """Plan a case with the schemas of `registry`, by default an empty one in memory.
+
+    Its outcome is that of a refused statement, or none yet.
+    """
+    run = CaseRun(case, _session(case, registry))
     run.outcome = _execute_text(run) if case.plan is None else _execute_plan(run, case.plan)
     if run.outcome is None:
         run.pending = list(run.session.queries.values())
@@ -82,8 +86,9 @@ def plan_text(case: model.Case) -> str:
     return dump_plan(PlanFile(statements, {**configs, WRITTEN_BY: engine_version()}))
 
 
-def _session(case: model.Case) -> Session:
+def _session(case: model.Case, registry: SchemaRegistry | None = None) -> Session:
     return Session(
+        registry=registry or MemoryRegistry(),
         config=properties_config(dict(case.properties), BASE_PROPERTIES),
         functions=functions_of(case),
         variables=dict(case.variables),
