@@ -23,6 +23,7 @@ from kestrel_qtt.cli.run import (
     run_loaded,
     selection_of,
 )
+from kestrel_qtt.coverage.rules import read_rules
 from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.ksqldb.rest_cases import RestCase
@@ -44,6 +45,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "resume": "go on from stored checkpoints, and compare what comes after",
         "compact": "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
         "adopt": "store plans that were written by hand, in the style of an older release",
+        "amend": "replace the records that stored plans expect, where ksqlDB's engine agrees; the old ones are kept",
     }
 )
 
@@ -67,12 +69,38 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
             )
         if name == "run":
             add_run_options(action)
+        if name == "amend":
+            _add_amend(action)
         if name == "compact":
             action.add_argument("--dry-run", action="store_true", help="remove nothing")
         if name == "checkpoint":
             action.add_argument(
                 "--after", type=int, metavar="N", help="take the checkpoint after N inputs (default: half of them)"
             )
+
+
+def _add_amend(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--reason", required=True, metavar="TEXT", help="why the records change; names a rule, such as O9.4"
+    )
+    oracle = action.add_mutually_exclusive_group()
+    oracle.add_argument(
+        "--oracle",
+        type=Path,
+        default=Path("../shared/oracle/oracle.sh"),
+        metavar="FILE",
+        help="the program of ksqlDB's engine, which has to agree (default: %(default)s)",
+    )
+    oracle.add_argument(
+        "--without-oracle", action="store_true", help="amend without the agreement of ksqlDB's engine; the spec says so"
+    )
+    action.add_argument(
+        "--spec",
+        type=Path,
+        default=Path("docs/spec"),
+        metavar="FOLDER",
+        help="the pages with the rules (default: %(default)s; without them, any name of a rule will do)",
+    )
 
 
 def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
@@ -186,6 +214,20 @@ def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     return _told(Findings(tuple(done)))
 
 
+def _amend(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
+    from kestrel_qtt.plan_commands.amend import Amendment, amend_plans
+
+    oracle = None if arguments.without_oracle else arguments.oracle
+    amendment = Amendment.of(arguments.reason, oracle, read_rules(arguments.spec))
+    loaded = _stored(arguments)
+    engine = open_driver()
+    try:
+        cases = selection_of(arguments).of(loaded.cases)
+        return max(_told(amend_plans(cases, engine, amendment)), report_errors(loaded))
+    finally:
+        engine.close()
+
+
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
     {
         "record": _record,
@@ -198,5 +240,6 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = M
         "resume": _resume,
         "compact": _compact,
         "adopt": _adopt,
+        "amend": _amend,
     }
 )

@@ -1,4 +1,7 @@
-"""The store of historic plans: find, load, compare, record and check them. A stored plan never changes."""
+"""The store of historic plans: find, load, compare, record and check them.
+
+A stored plan never changes. The records that its spec expects change by `amend` only.
+"""
 
 from __future__ import annotations
 
@@ -222,6 +225,26 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
         raise PlanStoreError(f"{folder}: the plan is stored already; stored plans are never edited")
     _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json({**spec, "hash": _hash(plan)})})
     return StoredPlan(stored.version, None, folder)
+
+
+def amend(stored: StoredPlan, outputs: list[Json], note: Mapping[str, Json]) -> None:
+    """Replace the expected records of a stored plan; its plan stays.
+
+    The spec keeps the records that it had, with `note`, in its list `amended`, the oldest first.
+
+    Raises:
+        PlanStoreError: the plan was changed, or its spec cannot be read or written.
+    """
+    _, spec = load_stored(stored)
+    case = spec["testCase"]
+    amended = [*spec.get("amended", ()), {**note, "outputs": case.get("outputs")}]
+    document = write_json({**spec, "testCase": {**case, "outputs": outputs}, "amended": amended})
+    draft = stored.spec_file.with_suffix(".draft")
+    try:
+        draft.write_bytes(document.encode("utf-8"))
+        os.replace(draft, stored.spec_file)
+    except OSError as error:
+        raise PlanStoreError(f"{stored.spec_file}: cannot be written: {error}") from error
 
 
 def remove(stored: StoredPlan) -> None:
