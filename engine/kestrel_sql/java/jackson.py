@@ -15,6 +15,7 @@ from typing import Any
 
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.java.time.fields import to_civil
+from kestrel_sql.java.utf16 import units
 from kestrel_sql.types.sql_types import Array, Base, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -176,14 +177,7 @@ def write_value(value: Any, sql_type: SqlType | None) -> str:
 
 
 def _write_object(members: list[tuple[str, str]]) -> str:
-    return (
-        "{"
-        + ",".join(
-            f"{quote_json(key)}:{text}"
-            for key, text in sorted(members, key=lambda m: m[0].encode("utf-16-be", "surrogatepass"))
-        )
-        + "}"
-    )
+    return "{" + ",".join(f"{quote_json(key)}:{text}" for key, text in sorted(members, key=lambda m: units(m[0]))) + "}"
 
 
 def _write_primitive(value: Any, base: Base) -> str:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from kestrel_sql.java.hash_order import java_hash_order
+from kestrel_sql.java.utf16 import units
 
 
 def equality_key(value: Any) -> Hashable:
@@ -33,8 +34,13 @@ def _key(value: Any, of_double: Callable[[float], Hashable]) -> Hashable:
 
 
 def sort_key(value: Any) -> Any:
-    """Return a sort key for values of one type; NaN is the greatest number, bytes are signed, arrays sort by item."""
+    """Return a sort key for values of one type, in the order of Java.
+
+    NaN is the greatest number, strings sort by UTF-16 units, bytes are signed, and arrays sort by item.
+    """
     match value:
+        case str():
+            return units(value)
         case float():
             return (math.isnan(value), 0.0 if math.isnan(value) else value)
         case bytes():

@@ -21,6 +21,7 @@ from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
+from kestrel_sql.java.utf16 import units
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
@@ -82,10 +83,7 @@ def _sign(types: CallTypes, value: float) -> int:
 def _extreme(choose: Callable[..., Any]) -> Implementation:
     def implementation(types: CallTypes, *values: Any) -> Any:
         present = [value for value in values if value is not None]
-        if not present:
-            return None
-        key = (lambda text: text.encode("utf-16-be", "surrogatepass")) if types.returns == t.STRING else sort_key
-        return choose(present, key=key)
+        return choose(present, key=sort_key) if present else None
 
     return implementation
 
@@ -205,7 +203,7 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "least": _extreme(min),
     "least_decimal": _extreme(min),
     "len_bytes": lambda types, value: len(value),
-    "len_text": lambda types, value: len(value.encode("utf-16-be", "surrogatepass")) // 2,
+    "len_text": lambda types, value: len(units(value)),
     "lpad": _pad(left=True),
     "md5": lambda types, value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest(),
     "nullif": lambda types, value, unwanted: (

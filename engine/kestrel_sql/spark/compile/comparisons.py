@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked
-from kestrel_sql.functions.library.spark_sql.expressions import is_simple, signed_order
+from kestrel_sql.functions.library.spark_sql.expressions import is_simple, java_order
 from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
@@ -52,8 +52,8 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     elif is_container(left_type) and left_type != right_type:
         left, right = s.cast(left, _of_any_precision(left_type)), s.cast(right, _of_any_precision(right_type))
     left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
-    if left_type == t.BYTES and op in _ORDERS:
-        left, right = signed_order(left), signed_order(right)
+    if op in _ORDERS and not (left_type == t.STRING and any(map(_is_below_surrogates, (left, right)))):
+        left, right = java_order(left, left_type), java_order(right, right_type)
     if _beyond_decimal(left_type, right_type):
         left, right = _whole_and_rest(left), _whole_and_rest(right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
@@ -61,6 +61,11 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
     if op is ComparisonOp.IS_DISTINCT_FROM:
         return s.binary(exp.NullSafeNEQ, left, right)
     return s.coalesce_false(s.binary(_KINDS[op], left, right))
+
+
+def _is_below_surrogates(value: Tree) -> bool:
+    """Whether a value is a constant that UTF-8 and UTF-16 order alike against every string."""
+    return isinstance(value, exp.Literal) and value.is_string and max(value.name, default="") < "\ud800"
 
 
 def _of_any_precision(sql_type: SqlType | None) -> SqlType | None:

@@ -7,6 +7,7 @@ from math import copysign, isnan
 from typing import Any
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
+from kestrel_sql.java.utf16 import units
 from kestrel_sql.types.sql_types import (
     BIGINT,
     BYTES,
@@ -37,14 +38,10 @@ def java_order(sql_type: SqlType | None) -> Order:
     Strings sort by UTF-16 units, bytes are signed, NaN is the greatest DOUBLE, and -0.0 is less than 0.0.
     """
     if sql_type == STRING:
-        return _utf16
+        return units
     if sql_type == BYTES:
         return _signed_bytes
     return _double if sql_type == DOUBLE else _itself
-
-
-def _utf16(value: str) -> Any:
-    return value if value.isascii() else value.encode("utf-16-be", "surrogatepass").decode("latin-1")
 
 
 def _signed_bytes(value: bytes) -> bytes:

@@ -30,12 +30,13 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     if_,
     is_in,
     is_null,
+    is_ordered_otherwise,
+    java_order,
     let,
     not_,
     null,
     number,
     op,
-    signed_order,
     text,
 )
 from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS
@@ -205,16 +206,16 @@ def array_min(types: CallTypes, items: Tree) -> Checked:
 
 
 def _extreme(types: CallTypes, function: str, items: Tree) -> Checked:
-    if _item(types) == BYTES:
-        return Checked(part(call(function, _keyed(items)), "v"))
+    if is_ordered_otherwise(_item(types)):
+        return Checked(part(call(function, _keyed(items, _item(types))), "v"))
     if isinstance(_item(types), Primitive | Decimal):
         return Checked(call(function, items))
     return Checked(null(), any_item(items, [ITEM], not_(is_null(name(ITEM)))))
 
 
-def _keyed(items: Tree) -> Tree:
-    """Pair each item of an array of BYTES with its sort key."""
-    pair = call("named_struct", text("k"), signed_order(name(ITEM)), text("v"), name(ITEM))
+def _keyed(items: Tree, item: SqlType | None) -> Tree:
+    """Pair each item with its sort key."""
+    pair = call("named_struct", text("k"), java_order(name(ITEM), item), text("v"), name(ITEM))
     return call("transform", items, lambda_([ITEM], if_(is_null(name(ITEM)), null(), pair)))
 
 
@@ -234,10 +235,12 @@ def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> 
     """
     if not isinstance(_item(types), Primitive | Decimal):
         return Checked(items, call("coalesce", op(exp.GT, call("array_size", items), number(1)), exp.false()))
-    of_bytes = _item(types) == BYTES
+    item = _item(types)
 
     def sorted_by(function: str, a: Tree, *options: Tree) -> Tree:
-        return part(call(function, _keyed(a), *options), "v") if of_bytes else call(function, a, *options)
+        if is_ordered_otherwise(item):
+            return part(call(function, _keyed(a, item), *options), "v")
+        return call(function, a, *options)
 
     if direction is None:
         return Checked(sorted_by("array_sort", items))

@@ -6,7 +6,17 @@ from sqlglot import exp
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.library.spark_sql.arrays import AT, ENTRY, ITEM, lambda_, name, part, typed_like
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, any_of, call, if_, is_null, let, null, text
+from kestrel_sql.functions.library.spark_sql.expressions import (
+    Tree,
+    any_of,
+    call,
+    if_,
+    is_null,
+    java_order,
+    let,
+    null,
+    text,
+)
 from kestrel_sql.functions.library.spark_sql.map_order import java_entries
 from kestrel_sql.types.sql_types import STRING, Map, SqlType
 
@@ -80,7 +90,8 @@ def entries(types: CallTypes, map_: Tree, ordered: Tree) -> Tree:
     pair = call("named_struct", text("K"), part(name(ENTRY), "key"), text("V"), part(name(ENTRY), "value"))
 
     def structs(m: Tree, sorted_: Tree) -> Tree:
-        by_key = call("array_sort", call("map_entries", m))
+        keyed = call("named_struct", text("k"), java_order(part(name(ENTRY), "key"), STRING), text("v"), name(ENTRY))
+        by_key = part(call("array_sort", call("transform", call("map_entries", m), lambda_([ENTRY], keyed))), "v")
         chosen = (
             by_key if ordered == exp.true() else if_(sorted_, by_key, java_entries(m, key_type(types.arguments[0])))
         )

@@ -20,6 +20,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     double,
     if_,
     is_null,
+    java_order,
     let,
     null,
     number,
@@ -260,9 +261,8 @@ def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:
     if isinstance(types.returns, Decimal):
         return call(function, *(cast_decimal(value, decimal_of(types.returns)) for value in values))
     if types.returns == STRING:
-        # Java orders strings by UTF-16 units, Spark by UTF-8 bytes.
         keyed = [
-            if_(is_null(v), null(), call("named_struct", text("k"), call("encode", v, text("UTF-16BE")), text("v"), v))
+            if_(is_null(v), null(), call("named_struct", text("k"), java_order(v, STRING), text("v"), v))
             for v in values
         ]
         return exp.Dot(this=call(function, *keyed), expression=exp.to_identifier("v"))

@@ -8,7 +8,7 @@ from itertools import islice
 
 from sqlglot import exp
 
-from kestrel_sql.types.sql_types import Decimal, SqlType
+from kestrel_sql.types.sql_types import BYTES, STRING, Decimal, SqlType
 
 Tree = exp.Expression
 
@@ -137,6 +137,18 @@ _ABOVE_ALL = "".join(map(chr, range(0x100, 0x180)))
 def signed_order(value: Tree) -> Tree:
     """Turn bytes into a string with the order of Java's bytes: those from 0x80 are negative and come first."""
     return call("translate", call("decode", value, text("ISO-8859-1")), text(_LOW), text(_ABOVE_ALL))
+
+
+def java_order(value: Tree, sql_type: SqlType | None) -> Tree:
+    """Turn a value into one that Spark orders as Java does the value: bytes are signed, strings UTF-16 units."""
+    if sql_type == BYTES:
+        return signed_order(value)
+    return call("encode", value, text("UTF-16BE")) if sql_type == STRING else value
+
+
+def is_ordered_otherwise(sql_type: SqlType | None) -> bool:
+    """Whether Spark orders the values of a type otherwise than Java (see `java_order`)."""
+    return sql_type in (BYTES, STRING)
 
 
 def is_large(tree: Tree) -> bool:

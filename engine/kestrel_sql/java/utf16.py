@@ -1,0 +1,26 @@
+"""Strings as Java has them: sequences of UTF-16 units, of which a character beyond U+FFFF has two.
+
+A Python string of units has a surrogate for each half of such a character, so that its length, its positions and its
+order are those of Java.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
+
+
+def units(text: str) -> str:
+    """Return the UTF-16 units of a string."""
+    return text if text.isascii() else _BEYOND.sub(_halves, text)
+
+
+def _halves(match: re.Match[str]) -> str:
+    offset = ord(match[0]) - 0x10000
+    return chr(0xD800 + (offset >> 10)) + chr(0xDC00 + (offset & 0x3FF))
+
+
+def whole(text: str) -> str:
+    """Join the halves of characters; a half without the other one stays."""
+    return text if text.isascii() else text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
