@@ -17,11 +17,12 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
+from kestrel_sql.admin.answer import table
 from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.prompt import is_complete, prompt_session, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
-from kestrel_sql.cli.render import shown, to_json
+from kestrel_sql.cli.render import Display, Form, shown, to_json
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
@@ -43,6 +44,7 @@ def test_functions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["functions", "lpad"]) == ExitCode.OK
     assert "LPAD" in capsys.readouterr().out
     assert main(["functions"]) == ExitCode.OK
+    capsys.readouterr()
     assert main(["functions", "nothing"]) == ExitCode.REFUSED
     assert capsys.readouterr().err.startswith("FUNCTION")
 
@@ -77,6 +79,32 @@ def test_the_shell_says_what_each_statement_did(capsys: pytest.CaptureFixture[st
         "terminated: INSERTQUERY_1",
         "Source `T` (topic: T) was dropped.",
     ]
+
+
+LONG = "x" * 200
+FORMS = [
+    ([], ["V\tB", f"{LONG}\ta\\tb", "Done"]),
+    (["--format", "tsv"], ["V\tB", f"{LONG}\ta\\tb", "Done"]),
+    (["--format", "json"], [f'{{"V": "{LONG}", "B": "a\\tb"}}']),
+    (["--format", "csv"], ["V,B", f"{LONG},a\tb"]),
+]
+
+
+@pytest.mark.parametrize(("options", "lines"), FORMS)
+def test_what_goes_to_no_terminal_is_whole(options: list[str], lines: list[str]) -> None:
+    out, errors = StringIO(), StringIO()
+    form = Form(options[1]) if options else None
+    display = Display.of(form, Console(file=out), Console(file=errors))
+    display.answer(table(("V", "B"), [(LONG, "a\tb")]))
+    display.say("Done")
+    assert out.getvalue().splitlines() == lines
+    assert "1 row" in errors.getvalue()
+
+
+def test_a_table_that_goes_to_no_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    statements = f"CREATE STREAM s (k INT KEY) WITH (kafka_topic='{LONG}', value_format='JSON'); SHOW STREAMS;"
+    assert main(["shell", "--format", "table", "--execute", statements]) == ExitCode.OK
+    assert LONG in capsys.readouterr().out
 
 
 def test_errors_show_the_place_and_no_trace(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +247,7 @@ def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None
     console = Console(file=errors)
 
     def execute(text: str) -> bool:
-        return run_text(engine, text, Console(file=out), console, Inputs({}), BadRecords(print))
+        return run_text(engine, text, Display(Console(file=out), console), Inputs({}), BadRecords(print))
 
     run_shell(engine, Console(file=out), console, None, run=execute, ask=ask)
     assert "KAFKA" in out.getvalue()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.cli.render import Display
 from kestrel_sql.plan.codec.plan_file import engine_version
 
 
@@ -20,10 +21,11 @@ class Prompt:
         self.ran: list[str] = []
         self.out, self.errors = StringIO(), StringIO()
         self._folder = folder
-        self._commands = ClientCommands(self._run, Console(file=self.out), Console(file=self.errors, width=200))
+        self.display = Display(Console(file=self.out, width=300), Console(file=self.errors, width=200))
+        self.on_error = OnError.STOP
 
     def execute(self, text: str) -> bool:
-        return self._commands.execute(text, self._folder)
+        return ClientCommands(self._run, self.display, self.on_error).execute(text, self._folder)
 
     def _run(self, text: str) -> bool:
         self.ran.append(text)
@@ -35,10 +37,69 @@ def test_statements_keep_their_positions(tmp_path: Path) -> None:
     (tmp_path / "b.sql").write_text("SHOW TABLES;")
     prompt = Prompt(tmp_path)
     assert prompt.execute("SHOW STREAMS;\nrun script 'b.sql'; version;\n SHOW TOPICS; SHOW TYPES;")
-    assert prompt.ran == ["SHOW STREAMS;\n", "SHOW TABLES;", f"{' ' * 13}\n{' ' * 28}\n SHOW TOPICS; SHOW TYPES;"]
+    assert prompt.ran == ["SHOW STREAMS;", "SHOW TABLES;", "\n\n SHOW TOPICS;", f"\n\n{' ' * 14}SHOW TYPES;"]
     assert prompt.out.getvalue() == f"Version: {engine_version()}\n"
     assert prompt.execute("no 'statement")
     assert prompt.ran[-1] == "no 'statement"
+
+
+@pytest.mark.rules("R15.5")
+def test_an_error_stops_the_text_or_costs_its_statement_only(tmp_path: Path) -> None:
+    prompt = Prompt(tmp_path)
+    assert not prompt.execute("SHOW STREAMS;\nwrong;\nSHOW TABLES;")
+    assert prompt.ran == ["SHOW STREAMS;", "\nwrong;"]
+    prompt.on_error = OnError.CONTINUE
+    assert not prompt.execute("wrong \u201cx\u201d; SHOW TABLES; RUN SCRIPT 'none.sql'; SHOW TYPES;")
+    assert [text.strip() for text in prompt.ran[2:]] == ["wrong \u201cx\u201d;", "SHOW TABLES;", "SHOW TYPES;"]
+    assert "none.sql cannot be read" in prompt.errors.getvalue()
+
+
+@pytest.mark.rules("R15.4")
+@pytest.mark.parametrize("word", ["exit", "QUIT;", "SHOW STREAMS; quit; SHOW TABLES;"])
+def test_nothing_runs_after_exit(tmp_path: Path, word: str) -> None:
+    prompt = Prompt(tmp_path)
+    with pytest.raises(Leave):
+        prompt.execute(word)
+    assert prompt.ran in ([], ["SHOW STREAMS;"])
+
+
+@pytest.mark.rules("R15.3")
+def test_set_cli_changes_tables(tmp_path: Path) -> None:
+    prompt = Prompt(tmp_path)
+    assert prompt.execute("set cli column-width 4; SET CLI WRAP OFF;")
+    prompt.display.rows(["A"], [["abcdefgh"]])
+    assert "abc\u2026 " in prompt.out.getvalue()
+    assert prompt.execute("SET CLI WRAP 'ON'; SET CLI COLUMN-WIDTH 0;")
+    prompt.display.rows(["A"], [["x" * 200]])
+    assert "x" * 200 in prompt.out.getvalue()
+    assert not prompt.execute("SET CLI COLOUR ON;")
+    assert "SET CLI WRAP" in prompt.errors.getvalue()
+
+
+PIPED = [
+    ("SHOW TABLES;\nquit\nnonsense", 0, ["Table Name"], ""),
+    ("SHOW TABLES;\nSHOW\n  STREAMS;", 0, ["Table Name", "Stream Name"], ""),
+    ("SHOW TABLES;\nnonsense;\nSHOW STREAMS;", 1, ["Table Name"], "at 2:1"),
+    ("SHOW TABLES; exit; nonsense;", 0, ["Table Name"], ""),
+    ("SHOW STREAMS", 1, [], "a statement ends with a semicolon"),
+]
+
+
+@pytest.mark.rules("R15.4", "R15.5")
+@pytest.mark.parametrize(("text", "code", "shown", "said"), PIPED)
+def test_piped_statements_run_as_they_come(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    code: int,
+    shown: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(text))
+    assert main(["shell"]) == code
+    found = capsys.readouterr()
+    assert [line.partition("\t")[0] for line in found.out.splitlines()] == shown
+    assert said in found.err
 
 
 @pytest.mark.rules("R15.1")
@@ -64,7 +125,7 @@ def test_a_script_that_cannot_run(tmp_path: Path, content: str | None, said: str
         (tmp_path / "a.sql").write_text(content)
     prompt = Prompt(tmp_path)
     assert not prompt.execute("SHOW TYPES;\nRUN SCRIPT 'a.sql';")
-    assert prompt.ran == ["SHOW TYPES;\n"]
+    assert prompt.ran == ["SHOW TYPES;"]
     shown = prompt.errors.getvalue()
     assert said in shown
     assert "^" in shown

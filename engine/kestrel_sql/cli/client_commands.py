@@ -1,107 +1,113 @@
-"""Runs the commands that ksqlDB's prompt keeps to itself: RUN SCRIPT and VERSION (rules R15)."""
+"""Runs the commands that ksqlDB's prompt keeps to itself: RUN SCRIPT, VERSION, SET CLI and EXIT (rules R15)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from rich.console import Console
+from lark import Token
+from rich.text import Text
 
-from kestrel_sql.cli.render import show_error
-from kestrel_sql.errors import EngineError, Span, SqlSyntaxError, StatementError, unreadable
+from kestrel_sql.cli.render import Display, show_error
+from kestrel_sql.errors import EngineError, StatementError, unreadable
 from kestrel_sql.plan.codec.plan_file import engine_version
-from kestrel_sql.sql.parse.parser import grammar
-from kestrel_sql.sql.parse.tokens import StatementTokens, span_of, split_statements
+from kestrel_sql.sql.parse.parser import placed_text, statements_of
+from kestrel_sql.sql.parse.tokens import StatementTokens, span_of
 
-_NO_LINE_FEED = re.compile(r"[^\n]")
+_LEAVING = (["EXIT"], ["QUIT"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """A command; `script` is the path of RUN SCRIPT, None for VERSION."""
+class OnError(StrEnum):
+    """What an error of a statement means for those after it."""
 
-    span: Span
-    script: str | None = None
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+class Leave(Exception):  # noqa: N818 - no error
+    """EXIT or QUIT: no further statement runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCommands:
-    """Executes texts; `run` takes the statements between commands and returns whether all went well."""
+    """Executes texts statement by statement.
+
+    Attributes:
+        run: executes the text of one statement, which stands at its place in the whole text; returns whether it went
+            well.
+        display: what SET CLI changes and VERSION writes to.
+        on_error: whether the statements after one that failed run.
+    """
 
     run: Callable[[str], bool]
-    out: Console
-    errors: Console
+    display: Display
+    on_error: OnError = OnError.STOP
 
     def execute(self, text: str, folder: Path, running: tuple[Path, ...] = ()) -> bool:
-        """Execute a text up to its first error.
+        """Execute the statements of a text as they come, and return whether all went well.
 
         Paths are relative to `folder`, `running` holds the scripts around it.
+
+        Raises:
+            Leave: the text has EXIT or QUIT.
         """
-        for part in _parts(text):
-            if isinstance(part, str):
-                done = self.run(part)
-            elif part.script is None:
-                self.out.print(f"Version: {engine_version()}", markup=False, highlight=False)
-                done = True
-            else:
-                done = self._run_script(part, part.script, text, folder, running)
-            if not done:
+        well = True
+        for piece in statements_of(text):
+            well = self._execute(piece, text, folder, running) and well
+            if not well and self.on_error is OnError.STOP:
                 return False
+        return well
+
+    def _execute(self, piece: StatementTokens, text: str, folder: Path, running: tuple[Path, ...]) -> bool:
+        words = [token.upper() if token.type == "IDENTIFIER" else token.type for token in piece.tokens]
+        if words in _LEAVING:
+            raise Leave
+        try:
+            match words:
+                case ["VERSION"]:
+                    self.display.say(f"Version: {engine_version()}")
+                case ["RUN", "SCRIPT", "STRING_VALUE"]:
+                    return self._run_script(piece.tokens[2], folder, running)
+                case ["SET", "CLI", *setting]:
+                    self._set(setting, piece.tokens[-1])
+                case _:
+                    return self.run(placed_text(piece))
+        except EngineError as error:
+            error.span = error.span or span_of(piece.tokens[-1])
+            show_error(self.display.notes, error, text)
+            return False
         return True
 
-    def _run_script(self, command: _Command, path: str, text: str, folder: Path, running: tuple[Path, ...]) -> bool:
+    def _run_script(self, name: Token, folder: Path, running: tuple[Path, ...]) -> bool:
+        path = name[1:-1].replace("''", "'")
         file = (folder / path).resolve()
-        try:
-            script = _read(file, path, running)
-        except EngineError as error:
-            error.span = command.span
-            show_error(self.errors, error, text)
-            return False
-        done = self.execute(script, file.parent, (*running, file))
+        done = self.execute(_read(file, path, running), file.parent, (*running, file))
         if not done:
-            self.errors.print(f"  in the script {file}", style="red", markup=False, highlight=False, soft_wrap=True)
+            self.display.notes.print(Text(f"  in the script {file}", "red"), soft_wrap=True)
         return done
+
+    def _set(self, setting: list[str], value: Token) -> None:
+        match setting:
+            case ["COLUMN", "MINUS", "WIDTH", "INTEGER_VALUE"]:
+                self.display.width = int(value)
+            case ["WRAP", "ON" | "OFF" | "STRING_VALUE" | "IDENTIFIER"] if value.strip("'").upper() in ("ON", "OFF"):
+                self.display.wraps = value.strip("'").upper() == "ON"
+            case _:
+                raise StatementError(
+                    f"unknown setting of the command line: {' '.join(setting)}",
+                    hint="SET CLI COLUMN-WIDTH 20, where 0 fits columns to their values, or SET CLI WRAP ON or OFF",
+                )
 
 
 def _read(file: Path, path: str, running: tuple[Path, ...]) -> str:
     if file in running:
         raise StatementError(f"the script {path} runs itself")
     try:
-        script = file.read_text(encoding="utf-8")
+        script = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise StatementError(f"the script {path} cannot be read: {unreadable(error)}") from error
     if not script.strip():
         raise StatementError(f"the script {path} is empty")
     return script
-
-
-def _parts(text: str) -> Iterator[str | _Command]:
-    """Split a text at its commands; statements keep their positions in it."""
-    try:
-        pieces = list(split_statements(grammar(), text))
-    except SqlSyntaxError:
-        # Whoever runs the text says so.
-        yield text
-        return
-    start = 0
-    for piece in pieces:
-        command = _command(piece)
-        if command is not None and piece.end is not None:
-            at, end = piece.tokens[0].start_pos or 0, piece.end.end_pos or 0
-            if text[start:at].strip():
-                yield _NO_LINE_FEED.sub(" ", text[:start]) + text[start:at]
-            yield command
-            start = end
-    if start == 0 or text[start:].strip():
-        yield _NO_LINE_FEED.sub(" ", text[:start]) + text[start:]
-
-
-def _command(piece: StatementTokens) -> _Command | None:
-    words = [token.upper() if token.type == "IDENTIFIER" else token.type for token in piece.tokens]
-    if words == ["VERSION"]:
-        return _Command(span_of(piece.tokens[0]))
-    if words == ["RUN", "SCRIPT", "STRING_VALUE"]:
-        return _Command(span_of(piece.tokens[2]), piece.tokens[2][1:-1].replace("''", "'"))
-    return None

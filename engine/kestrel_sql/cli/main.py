@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,13 @@ from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
 from kestrel_sql.cli.broker_options import wants_broker
-from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
-from kestrel_sql.cli.prompt import WELCOME, run_shell, run_text
+from kestrel_sql.cli.prompt import WELCOME, piped_texts, run_shell, run_text
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines, sink_topics
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
-from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
+from kestrel_sql.cli.render import Display, Form, open_console, report, show_error, show_totals, warn
 from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.cli.state import add_state_parser, state_command
@@ -78,7 +78,7 @@ class ExitCode(IntEnum):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv` (the arguments of the process by default) and return its exit code."""
     arguments = build_parser().parse_args(argv)
-    out, errors = Console(), Console(stderr=True)
+    out, errors = open_console(), open_console(stderr=True)
     try:
         return int(_COMMANDS[arguments.command](arguments, out, errors))
     except EngineError as error:
@@ -116,18 +116,28 @@ def build_parser() -> argparse.ArgumentParser:
         "--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history"
     )
     add_remote_options(shell)
+    shell.add_argument(
+        "--on-error",
+        type=OnError,
+        choices=list(OnError),
+        default=OnError.STOP,
+        help="whether the statements after one that failed run (default: stop); either way the exit code is 1",
+    )
+    _add_format_option(shell)
     _add_fail_option(shell)
     _add_engine_options(shell)
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
     run.add_argument("script", type=Path, metavar="SCRIPT", help="a file of statements")
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
+    _add_format_option(run)
     _add_fail_option(run)
     _add_engine_options(run)
     add_kafka_options(run)
     _add_engine_options(add_serve_parser(commands))
     functions = commands.add_parser("functions", help="list the functions, or describe one")
     functions.add_argument("name", nargs="?", help="a function to describe")
+    _add_format_option(functions)
     _add_functions_option(functions)
     add_broker_parser(commands, EXAMPLES)
     add_prepare_parser(commands)
@@ -158,6 +168,11 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
     )
     _add_functions_option(parser)
+
+
+def _add_format_option(parser: argparse.ArgumentParser) -> None:
+    help_ = "how rows are printed: a table by default at a terminal, else tab-separated lines with whole values"
+    parser.add_argument("--format", type=Form, choices=list(Form), help=help_)
 
 
 def _add_fail_option(parser: argparse.ArgumentParser) -> None:
@@ -204,20 +219,21 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING) if errors.is_terminal else None)
     server = RemoteServer.of(arguments) if arguments.server else None
     bad = BadRecords(warn(errors))
+    display = Display.of(arguments.format, out, errors)
 
     def execute(text: str) -> bool:
         if server is not None:
-            return server.run_text(text, out, errors)
-        return run_text(engine, text, out, errors, inputs, bad)
+            return server.run_text(text, display)
+        return run_text(engine, text, display, inputs, bad)
 
     try:
-        commands = ClientCommands(execute, out, errors)
+        commands = ClientCommands(execute, display, arguments.on_error)
         here = Path.cwd() if arguments.file is None else arguments.file.absolute().parent
-        texts = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
+        texts: Iterable[str] = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
         if not texts and not sys.stdin.isatty():
-            texts = [sys.stdin.read()]
+            texts = piped_texts(sys.stdin)
         if texts:
-            done = all(commands.execute(text, here) for text in texts)
+            done = _execute_all(commands, texts, here)
             show_totals(errors, bad)
             failed = bool(bad.stopped) or _fails(arguments, bad)
             return ExitCode.OK if done and not failed else ExitCode.REFUSED
@@ -230,6 +246,18 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         engine.close()
 
 
+def _execute_all(commands: ClientCommands, texts: Iterable[str], folder: Path) -> bool:
+    well = True
+    try:
+        for text in texts:
+            well = commands.execute(text, folder) and well
+            if not well and commands.on_error is OnError.STOP:
+                break
+    except Leave:
+        pass
+    return well
+
+
 def run_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel run`: statements, inputs as soon as a source says how they are written, then what the sinks hold."""
     text = _file(arguments.script) or ""
@@ -239,12 +267,13 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
     report(errors)(f"running {arguments.script} over topics in memory")
     bad = BadRecords(warn(errors))
+    display = Display.of(arguments.format, out, errors, rows_only=True)
     try:
         with open_lines(arguments.json_progress) as lines:
             board = Board(errors, lines, transient=True)
             with MemoryWatch(engine, bad).shown(board):
-                run = partial(_run_in_memory, engine, inputs, out=out, errors=errors)
-                if not ClientCommands(run, errors, errors).execute(text, here):
+                run = partial(_run_in_memory, engine, inputs, display)
+                if not _execute_all(ClientCommands(run, display), [text], here):
                     return ExitCode.REFUSED
                 inputs.check_used()
                 engine.flush()
@@ -265,15 +294,15 @@ def _fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:
     return BAD_RECORDS in arguments.fail_on and bad.total > 0
 
 
-def _run_in_memory(engine: MemoryEngine, inputs: Inputs, text: str, *, out: Console, errors: Console) -> bool:
+def _run_in_memory(engine: MemoryEngine, inputs: Inputs, display: Display, text: str) -> bool:
     try:
         for parsed in engine.parse(text):
             answer = engine.execute(parsed)
             if answer.columns:
-                show(out, answer, errors)
+                display.answer(answer)
             inputs.feed(engine)
     except EngineError as error:
-        show_error(errors, error, text)
+        show_error(display.notes, error, text)
         return False
     return True
 
@@ -293,7 +322,7 @@ def _file(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error
 
@@ -301,10 +330,11 @@ def _file(path: Path | None) -> str | None:
 def functions_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel functions`."""
     view = EngineView(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
+    display = Display.of(arguments.format, out, errors)
     if arguments.name:
-        show(out, describe(Describe("FUNCTION", arguments.name), view))
+        display.answer(describe(Describe("FUNCTION", arguments.name), view))
     else:
-        show(out, list_objects(ListObjects("FUNCTIONS"), view))
+        display.answer(list_objects(ListObjects("FUNCTIONS"), view))
     return ExitCode.OK
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -11,9 +11,10 @@ from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from rich.console import Console
 
+from kestrel_sql.cli.client_commands import Leave
 from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.record_files import Inputs
-from kestrel_sql.cli.render import show, show_error
+from kestrel_sql.cli.render import Display, show_error
 from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
@@ -22,7 +23,8 @@ WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A state
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
 SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
 SET 'property' = 'value'.
-RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is.
+RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is,
+SET CLI COLUMN-WIDTH n and SET CLI WRAP ON|OFF change how tables look.
 A push query (EMIT CHANGES) shows what its sources hold now and ends.
 Tab completes what fits: sources after FROM, columns after SELECT, properties in WITH.
 The arrow keys go back to earlier statements, Ctrl-R searches them.
@@ -32,16 +34,16 @@ _COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
-def run_text(engine: MemoryEngine, text: str, out: Console, errors: Console, inputs: Inputs, bad: BadRecords) -> bool:
+def run_text(engine: MemoryEngine, text: str, display: Display, inputs: Inputs, bad: BadRecords) -> bool:
     """Execute the statements of a text; on the first error print it and give False."""
     try:
         for parsed in engine.parse(text):
-            show(out, engine.execute(parsed))
+            display.answer(engine.execute(parsed))
             inputs.feed(engine)
             _note(bad, engine)
     except EngineError as error:
         _note(bad, engine)
-        show_error(errors, error, text)
+        show_error(display.notes, error, text)
         return False
     return True
 
@@ -75,12 +77,13 @@ def run_shell(
         except EOFError:
             return
         word = _COMMENT.sub("", text).strip().rstrip(";").strip().lower()
-        if word in ("exit", "quit"):
+        try:
+            if word == "help":
+                out.print(HELP, markup=False, highlight=False)
+            elif word:
+                _guarded(run, text, errors)
+        except Leave:
             return
-        if word == "help":
-            out.print(HELP, markup=False, highlight=False)
-        elif word:
-            _guarded(run, text, errors)
 
 
 def _guarded(execute: Callable[[str], bool], text: str, errors: Console) -> None:
@@ -119,6 +122,19 @@ def _keys() -> KeyBindings:
             buffer.insert_text("\n")
 
     return keys
+
+
+def piped_texts(lines: Iterable[str]) -> Iterator[str]:
+    """Give the texts of piped lines as soon as they are complete, each below as many blank lines as came before it."""
+    before, waiting = 0, ""
+    for line in lines:
+        waiting += line
+        may_end = ";" in line or not waiting[: -len(line)].strip()
+        if may_end and is_complete(waiting):
+            yield "\n" * before + waiting
+            before, waiting = before + waiting.count("\n"), ""
+    if waiting.strip():
+        yield "\n" * before + waiting
 
 
 def is_complete(text: str) -> bool:

@@ -12,20 +12,21 @@ import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from rich.console import Console
 from rich.text import Text
 
-from kestrel_sql.cli.remote_answers import column_names, show_entity, show_table
-from kestrel_sql.cli.render import shown
+from kestrel_sql.cli.remote_answers import column_names, show_entity
+from kestrel_sql.cli.render import Display, show_error
 from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import DefineVariable, Query, SetProperty, UndefineVariable, UnsetProperty
 from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.sql.parse.variables import known_name
 
 PASSWORD_VARIABLE = "KESTREL_PASSWORD"
 """The environment variable with the password of `--user`."""
@@ -90,20 +91,13 @@ class RemoteServer:
             f" {info.get('serverStatus', '?')}"
         )
 
-    def run_text(self, text: str, out: Console, errors: Console) -> bool:
+    def run_text(self, text: str, display: Display) -> bool:
         """Execute the statements of a text; on the first error print it and return False."""
         try:
-            waiting: list[ParsedStatement] = []
             for parsed in Session(variables=self.variables).parse(text):
-                if isinstance(parsed.statement, (Query, PrintTopic, *_LOCAL)):
-                    self._send(waiting, out)
-                    waiting = []
-                    self._run(parsed, out)
-                else:
-                    waiting.append(parsed)
-            self._send(waiting, out)
+                self._run(parsed, display)
         except EngineError as error:
-            errors.print(Text(error.render(text), "red"), soft_wrap=True)
+            show_error(display.notes, error, text)
             return False
         return True
 
@@ -118,7 +112,7 @@ class RemoteServer:
             answer = self._answer(connection, method, path, body, "application/json")
             return json.loads(answer.read() or b"null")
 
-    def _run(self, parsed: ParsedStatement, out: Console) -> None:
+    def _run(self, parsed: ParsedStatement, display: Display) -> None:
         match parsed.statement:
             case SetProperty(name=name, value=value):
                 self.ask("GET", f"/is_valid_property/{quote(name, safe='')}")
@@ -126,49 +120,46 @@ class RemoteServer:
             case UnsetProperty(name=name):
                 self.properties.pop(name, None)
             case DefineVariable(name=name, value=value):
-                self.variables[name] = value
+                self.variables[known_name(self.variables, name)] = value
             case UndefineVariable(name=name):
-                self.variables.pop(name, None)
+                self.variables.pop(known_name(self.variables, name), None)
             case PrintTopic():
                 for line in self._lines(parsed):
-                    out.print(Text(line), soft_wrap=True)
+                    display.out.print(Text(line), soft_wrap=True)
             case Query() as query:
-                self._query(parsed, out, pushes=query.emit is not None)
+                self._query(parsed, display, pushes=query.emit is not None)
             case _:
-                self._send([parsed], out)
+                self._send(parsed, display)
 
-    def _send(self, statements: list[ParsedStatement], out: Console) -> None:
-        """Send ordinary statements in one request, as ksqlDB's own prompt does."""
-        if not statements:
-            return
-        text = "\n".join(parsed.text.rstrip().removesuffix(";") + ";" for parsed in statements)
+    def _send(self, parsed: ParsedStatement, display: Display) -> None:
+        text = parsed.text.rstrip().removesuffix(";") + ";"
         for entity in self.ask("POST", "/ksql", self._body(text)):
             self.sequence = max(self.sequence, entity.get("commandSequenceNumber", -1))
-            show_entity(out, entity)
+            show_entity(display, entity)
 
-    def _query(self, parsed: ParsedStatement, out: Console, *, pushes: bool) -> None:
+    def _query(self, parsed: ParsedStatement, display: Display, *, pushes: bool) -> None:
         """Show the rows of a query: of a push query as they come, of a pull query as one table."""
         names: list[str] = []
-        rows: list[list[str]] = []
+        rows: list[list[Any]] = []
         for line in self._lines(parsed):
             message = _message(line)
             if "header" in message:
                 names = column_names(message["header"].get("schema", ""))
                 if pushes:
-                    out.print(Text(" | ".join(names), "bold"), soft_wrap=True)
+                    display.header(names)
             elif "row" in message:
-                row = [shown(value) for value in message["row"]["columns"]]
+                row = message["row"]
                 if pushes:
-                    style = "dim" if message["row"].get("tombstone") else ""
-                    out.print(Text(" | ".join(row), style), soft_wrap=True)
-                rows.append(row)
+                    display.row(names, row["columns"], tombstone=bool(row.get("tombstone")))
+                else:
+                    rows.append(row["columns"])
             elif "errorMessage" in message:
                 raise QueryError(message["errorMessage"].get("message", "the query failed"))
             elif "finalMessage" in message:
-                out.print(Text(message["finalMessage"], "dim"))
+                display.note(message["finalMessage"])
         if not pushes:
-            show_table(out, names, rows)
-            out.print(Text(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", "dim"))
+            display.rows(names, rows)
+            display.note(f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
 
     def _lines(self, parsed: ParsedStatement) -> Iterator[str]:
         """The lines of a query's answer as they come; a query that is left is ended by closing its connection."""
@@ -225,5 +216,5 @@ def _message(line: str) -> dict[str, Any]:
     """One object of an answer, whose lines are the members of a JSON array."""
     bare = line.strip().removeprefix("[").rstrip(",")
     bare = bare.removesuffix("]") if bare.endswith("}]") or bare == "]" else bare
-    found = json.loads(bare) if bare else {}
+    found = json.loads(bare, parse_float=Decimal) if bare else {}
     return found if isinstance(found, dict) else {}

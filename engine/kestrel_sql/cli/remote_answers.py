@@ -6,52 +6,40 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from kestrel_sql.cli.render import Display, warn
 
 _HIDDEN = frozenset({"@type", "statementText", "warnings"})
 
 
-def show_entity(out: Console, entity: Mapping[str, Any]) -> None:
+def show_entity(display: Display, entity: Mapping[str, Any]) -> None:
     """Print the answer of a statement: a sentence, else its lists as tables, else its members."""
     status = entity.get("commandStatus")
     if isinstance(status, dict):
-        out.print(Text(str(status.get("message", ""))), soft_wrap=True)
+        display.say(str(status.get("message", "")))
     elif "message" in entity:
-        out.print(Text(str(entity["message"])), soft_wrap=True)
+        display.say(str(entity["message"]))
     else:
-        _show_members({name: value for name, value in entity.items() if name not in _HIDDEN}, out)
+        _show_members({name: value for name, value in entity.items() if name not in _HIDDEN}, display)
     for warning in entity.get("warnings") or ():
-        out.print(Text(str(warning.get("message", warning)), "yellow"), soft_wrap=True)
+        warn(display.notes)(str(warning.get("message", warning)))
 
 
-def _show_members(members: Mapping[str, Any], out: Console) -> None:
+def _show_members(members: Mapping[str, Any], display: Display) -> None:
     if len(members) == 1 and isinstance(next(iter(members.values())), dict):
         members = next(iter(members.values()))
     plain = {name: value for name, value in members.items() if not _is_table(value) and value not in (None, "", [], {})}
     lists = {name: value for name, value in members.items() if _is_table(value)}
     if plain:
-        show_table(out, ("Property", "Value"), [(name, _cell(value)) for name, value in plain.items()])
+        display.rows(("Property", "Value"), [(name, _cell(value)) for name, value in plain.items()])
     for value in lists.values():
-        _show_rows(value, out)
+        _show_rows(value, display)
     if not plain and not lists:
-        out.print(Text("0 rows", "dim"))
+        display.note("0 rows")
 
 
-def _show_rows(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
+def _show_rows(rows: Sequence[Mapping[str, Any]], display: Display) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    show_table(out, names, [[_cell(row.get(name)) for name in names] for row in rows])
-
-
-def show_table(out: Console, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of text as a table."""
-    table = Table()
-    for name in names:
-        table.add_column(Text(name))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    out.print(table)
+    display.rows(names, [[_cell(row.get(name)) for name in names] for row in rows])
 
 
 def _is_table(value: object) -> bool:

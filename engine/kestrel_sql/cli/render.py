@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
+from io import StringIO
 from typing import Any
 
 from rich.console import Console
@@ -18,24 +22,128 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.bad_records import BadRecords
 
 
-def show(console: Console, answer: Answer, notes: Console | None = None) -> None:
-    """Print an answer: its rows as a table, then, to `notes` if it is given, their number and its sentence."""
-    said = notes or console
-    if answer.columns:
+class Form(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    TSV = "tsv"
+    CSV = "csv"
+
+
+@dataclass(slots=True)
+class Display:
+    """Prints answers: rows to `out`; what is said about them to `notes`.
+
+    `width` is that of each column of a table, 0 for as wide as its values; a value that does not fit continues below,
+    or is cut where `wraps` is off. With `rows_only` sentences go to `notes`, too.
+    """
+
+    out: Console
+    notes: Console
+    form: Form = Form.TABLE
+    width: int = 0
+    wraps: bool = True
+    rows_only: bool = False
+
+    @staticmethod
+    def of(form: Form | None, out: Console, notes: Console, *, rows_only: bool = False) -> Display:
+        """Return a display in a form, by default a table for a terminal, else tab-separated lines.
+
+        JSON and CSV leave `out` to rows, and so do all forms with `rows_only`.
+        """
+        form = form or (Form.TABLE if out.is_terminal else Form.TSV)
+        return Display(out, notes, form, rows_only=rows_only or form in (Form.JSON, Form.CSV))
+
+    def answer(self, answer: Answer) -> None:
+        """Print an answer: its rows, then their number, its lines and its sentence."""
+        if answer.columns:
+            names = [column.name for column in answer.columns]
+            types = [column.type for column in answer.columns]
+            rows = [[readable(*cell) for cell in zip(row, types, strict=True)] for row in answer.rows]
+            self.rows(names, rows, answer.tombstones)
+            self.note("Limit Reached" if answer.limited else f"{len(rows)} row{'' if len(rows) == 1 else 's'}")
+        for line in answer.lines:
+            self.out.print(Text(line), soft_wrap=True)
+        if answer.message:
+            self.say(answer.message)
+
+    def rows(
+        self, names: Sequence[str], rows: Iterable[Sequence[Any]], tombstones: Collection[int] = frozenset()
+    ) -> None:
+        """Print rows; `tombstones` are the positions of those that delete."""
+        if self.form is Form.TABLE:
+            self._table(names, rows, tombstones)
+            return
+        self.header(names)
+        for row in rows:
+            self.row(names, row)
+
+    def header(self, names: Sequence[str]) -> None:
+        """Print the names of rows that come one by one."""
+        match self.form:
+            case Form.TABLE:
+                self.out.print(Text(" | ".join(names), "bold"), soft_wrap=True)
+            case Form.TSV | Form.CSV:
+                self._line(self._joined(names))
+            case _:
+                return
+
+    def row(self, names: Sequence[str], row: Sequence[Any], *, tombstone: bool = False) -> None:
+        """Print a row by itself, below its header."""
+        match self.form:
+            case Form.TABLE:
+                self.out.print(Text(" | ".join(map(shown, row)), "dim" if tombstone else ""), soft_wrap=True)
+            case Form.JSON:
+                self._line(to_json(dict(zip(names, row, strict=True))))
+            case _:
+                self._line(self._joined([shown(value) for value in row]))
+
+    def say(self, sentence: str) -> None:
+        """Print what a statement did."""
+        (self.notes if self.rows_only else self.out).print(Text(sentence), soft_wrap=True)
+
+    def note(self, sentence: str) -> None:
+        """Print what is said about rows."""
+        beside = self.form is Form.TABLE and not self.rows_only
+        (self.out if beside else self.notes).print(Text(sentence, "dim"), soft_wrap=True)
+
+    def _table(self, names: Sequence[str], rows: Iterable[Sequence[Any]], tombstones: Collection[int]) -> None:
         table = Table()
-        for column in answer.columns:
-            table.add_column(Text(column.name))
-        for at, row in enumerate(answer.rows):
-            style = "dim" if at in answer.tombstones else ""
-            cells = zip(row, answer.columns, strict=True)
-            table.add_row(*(Text(shown(readable(value, column.type))) for value, column in cells), style=style)
-        console.print(table)
-        ended = "Limit Reached" if answer.limited else f"{len(answer.rows)} row{'' if len(answer.rows) == 1 else 's'}"
-        said.print(Text(ended, "dim"))
-    for line in answer.lines:
-        console.print(Text(line), soft_wrap=True)
-    if answer.message:
-        said.print(Text(answer.message), soft_wrap=True)
+        for name in names:
+            table.add_column(
+                Text(name),
+                width=self.width or None,
+                no_wrap=not self.wraps,
+                overflow="fold" if self.wraps else "ellipsis",
+            )
+        for at, row in enumerate(rows):
+            table.add_row(*(Text(shown(value)) for value in row), style="dim" if at in tombstones else "")
+        self.out.print(table)
+
+    def _joined(self, cells: Sequence[str]) -> str:
+        if self.form is Form.TSV:
+            return "\t".join(cell.translate(_TSV) for cell in cells)
+        line = StringIO()
+        csv.writer(line, lineterminator="").writerow(cells)
+        return line.getvalue()
+
+    def _line(self, line: str) -> None:
+        # Not `print`, which turns tabs into spaces.
+        self.out.file.write(f"{line}\n")
+
+
+_TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_ENDLESS = 1_000_000
+"""The width of lines that go to no terminal."""
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """Open the console of a standard stream; lines are as wide as they are where it is no terminal."""
+    console = Console(stderr=stderr)
+    if not console.is_terminal:
+        console.width = _ENDLESS
+    return console
 
 
 def show_error(console: Console, error: EngineError, text: str | None) -> None:

@@ -17,7 +17,7 @@ from kestrel_sql.cli.broker_options import add_broker_options, properties_of, re
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
 from kestrel_sql.cli.progress import Board, open_lines
-from kestrel_sql.cli.render import report, show, show_error, show_totals, warn
+from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
@@ -114,6 +114,8 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
             board = Board(errors, lines)
             stack.enter_context(board.live())
 
+        display = Display.of(arguments.format, out, errors, rows_only=True)
+
         def see(states: Sequence[QueryState]) -> None:
             board.show(states)
             monitor.show(states)
@@ -127,7 +129,7 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
             say=warn(errors),
             show=see,
             report=report(errors),
-            answer=lambda answer: show(out, answer, errors),
+            answer=display.answer,
             stop=stop,
         )
         parts: list[str] = []
@@ -136,7 +138,7 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
             parts.append(part)
             return True
 
-        if not ClientCommands(collect, errors, errors).execute(text, folder):
+        if not ClientCommands(collect, display).execute(text, folder):
             return False
         try:
             well = application.run(*parts)

@@ -54,6 +54,7 @@ from kestrel_sql.sql.nodes.statements import (
     UnsetProperty,
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
+from kestrel_sql.sql.parse.variables import known_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +269,12 @@ class Session:
 
     @_run.register
     def _(self, statement: DefineVariable, parsed: ParsedStatement) -> Executed:
-        self.variables[statement.name] = statement.value
+        self.variables[known_name(self.variables, statement.name)] = statement.value
         return Executed(statement=parsed)
 
     @_run.register
     def _(self, statement: UndefineVariable, parsed: ParsedStatement) -> Executed:
-        self.variables.pop(statement.name, None)
+        self.variables.pop(known_name(self.variables, statement.name), None)
         return Executed(statement=parsed)
 
     def _materialised(self, source: Source) -> QueryPlan | None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from kestrel_sql.cli.main import main
 from kestrel_sql.cli.remote import RemoteServer
 from kestrel_sql.cli.remote_answers import column_names
+from kestrel_sql.cli.render import Display
 from kestrel_sql.server.open import Running
 from tests.engine.server.test_queries import eventually
 
@@ -17,7 +18,7 @@ from tests.engine.server.test_queries import eventually
 def run(server: RemoteServer, text: str) -> tuple[bool, str]:
     out = io.StringIO()
     console = Console(file=out, width=200)
-    return server.run_text(text, console, console), out.getvalue()
+    return server.run_text(text, Display(console, console)), out.getvalue()
 
 
 def test_statements_their_answers_and_refusals(idle: Running) -> None:

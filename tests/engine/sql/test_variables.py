@@ -47,9 +47,36 @@ def test_an_undefined_variable_outside_of_strings_is_an_error() -> None:
 def test_define_affects_the_statements_after_it() -> None:
     script = "DEFINE x = 'a'; SET 'k' = '${x}'; DEFINE y = '${x}'; SET 'k' = '${y}'; UNDEFINE X; SET 'k' = '${x}';"
     values = [statement.statement for statement in parse_script(script, {})]
-    assert values[1] == parse_statement("SET 'k' = 'a'")
-    assert values[3] == parse_statement("SET 'k' = '${x}'")
+    assert values[1] == values[3] == parse_statement("SET 'k' = 'a'")
     assert values[5] == parse_statement("SET 'k' = '${x}'")
+
+
+@pytest.mark.rules("L7.5")
+def test_a_value_is_replaced_where_it_is_defined_and_not_where_it_is_used() -> None:
+    script = "DEFINE t = 'topic_${env}'; DEFINE env = 'test'; SET 'k' = '${t}'; DEFINE u = '${t}'; SET 'k' = '${u}';"
+    values = [statement.statement for statement in parse_script(script, {"env": "prod"})]
+    assert values[2] == values[4] == parse_statement("SET 'k' = 'topic_prod'")
+    assert last_statement("SET 'k' = '${a}';", a="${b}", b="c") == parse_statement("SET 'k' = '${b}'")
+
+
+@pytest.mark.rules("L7.2")
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("$${b}", "${b}"),
+        ("$$${b}", "$${b}"),
+        ("${n:-def}-${n:-}", "def-"),
+        ("${b:-def}", "c"),
+        ("${m:-a:-b}", "a:-b"),
+        ("${n:-${b}}", "${b}"),
+        ("${${b}}", "${${b}}"),
+        ("${ b }", "${ b }"),
+        ("$b {b} $", "$b {b} $"),
+        ("${n:-it''s}", "it''s"),
+    ],
+)
+def test_defaults_and_escapes_in_strings(text: str, replaced: str) -> None:
+    assert last_statement(f"SET 'k' = '{text}';", b="c") == parse_statement(f"SET 'k' = '{replaced}'")
 
 
 def test_without_variables_nothing_is_replaced() -> None:
@@ -58,6 +85,7 @@ def test_without_variables_nothing_is_replaced() -> None:
 
 def test_variable_names_are_case_insensitive_identifiers() -> None:
     variables = Variables({"a": "1"}).define("B", "2").undefine("nothing")
-    assert dict(variables.values) == {"A": "1", "B": "2"}
+    assert dict(variables.values) == {"a": "1", "B": "2"}
+    assert dict(variables.define("A", "3").values) == {"a": "3", "B": "2"}
     with pytest.raises(SqlSyntaxError, match="Illegal variable name"):
         Variables({"a b": "1"})

@@ -36,7 +36,7 @@ from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto, InsertValues
+from kestrel_sql.sql.nodes.statements import CreateAs, DefineVariable, InsertInto, InsertValues, UndefineVariable
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
@@ -134,9 +134,12 @@ class Application:
             yield folder
 
     def _parsed(self, texts: Iterable[str]) -> Iterator[tuple[str, ParsedStatement]]:
+        known = replace(self.session, variables=dict(self.session.variables))
         for text in texts:
             self.text = text
-            for statement in self.session.parse(text):
+            for statement in known.parse(text):
+                if isinstance(statement.statement, DefineVariable | UndefineVariable):
+                    known.execute(statement)
                 yield text, statement
 
     def _connected(self) -> BrokerOffsets | None:

@@ -58,7 +58,7 @@ def _(statement: a.ListObjects, view: EngineView) -> Entity:
 
 @_entity.register
 def _(statement: UndefineVariable, view: EngineView) -> Entity | None:
-    if statement.name in map(str.upper, view.session.variables):
+    if statement.name.upper() in map(str.upper, view.session.variables):
         return None
     message = f"Cannot undefine variable '{statement.name}' which was never defined"
     return {"@type": "warning_entity", "message": message}

@@ -75,11 +75,11 @@ class AdminRules(QueryRules):
 
     def define_variable(self, c: Children) -> s.DefineVariable:
         """`DEFINE n = 'v'`."""
-        return s.DefineVariable(c[1].value.upper(), self.text_of(c[3]), span=cover(c))
+        return s.DefineVariable(c[1].value, self.text_of(c[3]), span=cover(c))
 
     def undefine_variable(self, c: Children) -> s.UndefineVariable:
         """`UNDEFINE n`."""
-        return s.UndefineVariable(c[1].value.upper(), span=cover(c))
+        return s.UndefineVariable(c[1].value, span=cover(c))
 
     def create_connector(self, c: Children) -> a.CreateConnector:
         """`CREATE SOURCE|SINK CONNECTOR`."""

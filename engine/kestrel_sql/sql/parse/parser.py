@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,8 @@ def parse_script(
     """
     known = None if variables is None else Variables(variables)
     parsed = []
-    for piece in split_statements(grammar(), text):
-        if piece.end is None:
+    for piece in statements_of(text):
+        if piece.end is None and piece.error is None:
             raise _unfinished(piece)
         statement = _statement(piece, known, test_statements)
         if known is not None:
@@ -92,13 +92,24 @@ def parse_script(
     return tuple(parsed)
 
 
+def statements_of(text: str) -> Iterator[StatementTokens]:
+    """Split a text at its semicolons, so that each statement can be parsed when those before it have run."""
+    return split_statements(grammar(), text)
+
+
+def placed_text(piece: StatementTokens) -> str:
+    """Return the text of a statement below blank lines, so that its errors name its place in the whole text."""
+    start = span_of(piece.tokens[0]) if piece.tokens else piece.error.span if piece.error else None
+    return piece.text if start is None else "\n" * (start.line - 1) + " " * (start.column - 1) + piece.text
+
+
 def parse_statement(text: str, *, test_statements: bool = False) -> Statement:
     """Parse one statement, with or without its semicolon; `${name}` references are not replaced.
 
     Raises:
         SqlSyntaxError: the statement does not parse, or the text has none or several.
     """
-    pieces = tuple(split_statements(grammar(), text))
+    pieces = tuple(statements_of(text))
     if len(pieces) != 1:
         raise SqlSyntaxError(
             f"expected one statement, got {len(pieces)}", span=_outer_span(pieces[1]) if pieces else None
@@ -188,6 +199,8 @@ def _parse(start: str, text: str) -> Any:
 
 
 def _statement(piece: StatementTokens, variables: Variables | None, test_statements: bool) -> Statement:
+    if piece.error is not None:
+        raise piece.error
     if variables is not None:
         piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
     piece = StatementTokens(with_kafka_keywords(piece.tokens), piece.text, piece.end)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lark import Lark, Token
+from lark import Lark, TextSlice, Token
 from lark.exceptions import UnexpectedCharacters
+from lark.lexer import LexerState
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
@@ -15,11 +18,22 @@ from kestrel_sql.sql.parse.variables import Variables
 
 @dataclass(frozen=True, slots=True)
 class StatementTokens:
-    """The tokens of one statement; `end` is its semicolon, None if the text ends without one."""
+    """The tokens of one statement; `end` is its semicolon, None if the text ends without one.
+
+    `error` says what is wrong with a statement that has no tokens from some character on.
+    """
 
     tokens: tuple[Token, ...]
     text: str
     end: Token | None
+    error: SqlSyntaxError | None = None
+
+
+_REST = re.compile(r"(?:'(?:[^']|'')*+'|`(?:[^`]|``)*+`|--[^\n]*+|/\*.*?\*/|[^;])*+;?", re.DOTALL)
+"""The rest of a statement up to its semicolon, wherever in it the text becomes readable again."""
+
+_QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2032\u2033\u00ab\u00bb\u2039\u203a\u00b4")
+_DASHES = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
 
 
 def span_of(token: Token) -> Span:
@@ -35,25 +49,44 @@ def tokenize(lexer: Lark, text: str) -> Iterator[Token]:
         SqlSyntaxError: no token starts with a character, or a quote is not closed.
     """
     try:
-        for token in lexer.lex(text):
-            if token.type == "IDENTIFIER":
-                word = token.upper()
-                token.type = word if word in KEYWORDS else "IDENTIFIER"
-            yield token
+        yield from _tokens(lexer, LexerState(TextSlice(text, 0, len(text))))
     except UnexpectedCharacters as error:
-        raise _unreadable(text, error) from None
+        raise _unreadable(error) from None
+
+
+def _tokens(lexer: Lark, state: LexerState) -> Iterator[Token]:
+    for token in lexer.lexer.lex(state, None):
+        if token.type == "IDENTIFIER":
+            word = token.upper()
+            token.type = word if word in KEYWORDS else "IDENTIFIER"
+        yield token
 
 
 def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
-    """Split a script at its semicolons; skip empty statements."""
+    """Split a script at its semicolons; skip empty statements.
+
+    A character that starts no token costs its statement, which has an `error`; the next one is read as usual.
+    """
     current: list[Token] = []
-    for token in tokenize(lexer, text):
-        if token.type != "SEMICOLON":
-            current.append(token)
-            continue
-        if current:
-            yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
-        current = []
+    state = LexerState(TextSlice(text, 0, len(text)))
+    while True:
+        try:
+            for token in _tokens(lexer, state):
+                if token.type != "SEMICOLON":
+                    current.append(token)
+                    continue
+                if current:
+                    yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
+                current = []
+            break
+        except UnexpectedCharacters as error:
+            at = state.line_ctr.char_pos
+            rest = _REST.match(text, at + 1)
+            end = len(text) if rest is None else rest.end()
+            start = current[0].start_pos if current else at
+            yield StatementTokens(tuple(current), text[start:end], None, _unreadable(error))
+            current = []
+            state.line_ctr.feed(TextSlice(text, at, end))
     if current:
         yield StatementTokens(tuple(current), text[current[0].start_pos : current[-1].end_pos], None)
 
@@ -79,13 +112,9 @@ def _is_kafka_keyword(token: Token) -> bool:
 def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, ...]:
     """Replace variables in strings and as whole tokens; a new token has the span of its reference.
 
-    References in the value of a DEFINE stay, so no value is replaced twice.
-
     Raises:
         SqlSyntaxError: a reference outside of strings is undefined, or its value is not one identifier or literal.
     """
-    if tokens and tokens[0].type == "DEFINE":
-        return tokens
     replaced: list[Token] = []
     for token in tokens:
         if token.type == "STRING_VALUE" and "${" in token:
@@ -97,11 +126,34 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
     return tuple(replaced)
 
 
-def _unreadable(text: str, error: UnexpectedCharacters) -> SqlSyntaxError:
+def _unreadable(error: UnexpectedCharacters) -> SqlSyntaxError:
     character = error.char
     span = Span(error.line, error.column, error.line, error.column + 1)
-    hint = f"the {character} opened here is never closed" if character in "'\"`" else None
     position = f"line {error.line}:{error.column}"
     return SqlSyntaxError(
-        f"{position}: Syntax Error\nSyntax error at or near '{character}' at {position}", span=span, hint=hint
+        f"{position}: Syntax Error\nSyntax error at or near '{character}' at {position}",
+        span=span,
+        hint=_instead(character, f"{error.line}:{error.column}"),
     )
+
+
+def _instead(character: str, position: str) -> str | None:
+    """Say what to write for a character that editors and web pages put in the place of another."""
+    if character in "'\"`":
+        return f"the {character} opened here is never closed"
+    if character == "\\":
+        return "remove the backslash: a statement continues over lines until its semicolon"
+    kind, plain = unicodedata.category(character), unicodedata.normalize("NFKC", character)
+    if character in _QUOTES:
+        use = "use '"
+    elif character in _DASHES:
+        use = "use -"
+    elif kind == "Zs":
+        use = "use a plain space"
+    elif kind == "Cf":
+        use = "remove it, it is invisible"
+    elif plain.isascii():
+        use = f"use {plain}"
+    else:
+        return None
+    return f"U+{ord(character):04X} at {position}: {use}" if not character.isascii() else None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_@]*)\}")
+_REFERENCE = re.compile(r"(\$)?\$\{([^}]*?)(:-[^}]*)?\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*")
 _STRING = re.compile(r"'(?:[^']|'')*'", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_@]*|`[A-Za-z_][A-Za-z0-9_@]*`|\"[A-Za-z_][A-Za-z0-9_@]*\"")
@@ -22,7 +22,7 @@ _NUMBERS = (
 class Variables:
     """The variables of a session; names are case-insensitive. `define` and `undefine` return a new set."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_by_key", "_values")
 
     def __init__(self, values: Mapping[str, str] = MappingProxyType({})) -> None:
         """Copy `values`, given by name.
@@ -36,27 +36,36 @@ class Variables:
                     f"Illegal variable name: '{name}'",
                     hint="use letters, digits, '_' and '@', and no digit at the start",
                 )
-        self._values = {name.upper(): value for name, value in values.items()}
+        self._values = dict(values)
+        self._by_key = {name.upper(): value for name, value in values.items()}
 
     @property
     def values(self) -> Mapping[str, str]:
-        """The values by upper-case name."""
+        """The values by name, as it was written first."""
         return MappingProxyType(self._values)
 
     def define(self, name: str, value: str) -> Variables:
         """Add a variable or replace its value."""
-        return Variables({**self._values, name.upper(): value})
+        return Variables({**self._values, known_name(self._values, name): value})
 
     def undefine(self, name: str) -> Variables:
         """Remove a variable, if it exists."""
-        return Variables({known: value for known, value in self._values.items() if known != name.upper()})
+        return Variables({known: value for known, value in self._values.items() if known.upper() != name.upper()})
 
     def in_text(self, text: str, escape: Callable[[str], str] = str) -> str:
-        """Replace every reference in `text`, once; references to unknown names stay."""
+        """Replace every reference in `text`, once.
+
+        `${name:-default}` has a default for an unknown name; other references to unknown names stay. `$${name}` stands
+        for the text `${name}`.
+        """
 
         def replacement(match: re.Match[str]) -> str:
-            value = self._values.get(match[1].upper())
-            return match[0] if value is None else escape(value)
+            if match[1] is not None:
+                return match[0][1:]
+            value = self._by_key.get(match[2].upper())
+            if value is None:
+                return match[0] if match[3] is None else match[3][2:]
+            return escape(value)
 
         return _REFERENCE.sub(replacement, text)
 
@@ -71,11 +80,11 @@ class Variables:
             SqlSyntaxError: the variable is undefined, or its value is neither.
         """
         name = reference.removeprefix("${").removesuffix("}").upper()
-        if name not in self._values:
+        if name not in self._by_key:
             raise SqlSyntaxError(
                 f"Variable {reference} is not defined", span=span, hint=f"define it first: DEFINE {name} = '...';"
             )
-        value = self._values[name]
+        value = self._by_key[name]
         tokens = _literal_tokens(value) or _identifier_tokens(value)
         if tokens is None:
             position = f"line {span.line}:{span.column}" if span else "a variable"
@@ -85,6 +94,11 @@ class Variables:
                 hint=f"the value of {reference} must be one identifier, quoted string or number, or TRUE or FALSE",
             )
         return tokens
+
+
+def known_name(values: Iterable[str], name: str) -> str:
+    """Return the name of a variable as it was written first; names ignore case (rule L7.1)."""
+    return next((known for known in values if known.upper() == name.upper()), name)
 
 
 def _literal_tokens(value: str) -> tuple[tuple[str, str], ...] | None:
