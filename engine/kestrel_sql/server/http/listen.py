@@ -13,6 +13,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 from starlette.types import ASGIApp
 
+from kestrel_sql.server.http import connections
 from kestrel_sql.server.http.server_name import remember
 
 _IDLE_S = 15.0
@@ -87,6 +88,7 @@ class Listener:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        connections.install()
         app = self._make_app()
         self._ready.set()
         await serve(app, self._config, shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
