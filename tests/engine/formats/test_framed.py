@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -308,6 +310,158 @@ def test_connect_types_refine_only_their_own_json_type() -> None:
     properties = {"a": {"type": "string", "connect.type": "int32"}, "b": {"type": "string", "connect.type": "bytes"}}
     schema = {"type": "object", "properties": properties}
     assert _columns("JSON_SR", schema) == "`A` STRING, `B` BYTES"
+
+
+DECIMAL = {
+    "type": "number",
+    "title": "org.apache.kafka.connect.data.Decimal",
+    "connect.type": "bytes",
+    "connect.parameters": {"scale": "2", "connect.decimal.precision": "4"},
+}
+INT32 = {"type": "integer", "connect.type": "int32"}
+BINARY = {"type": "string", "connect.type": "bytes"}
+
+
+def _dated(type: str, name: str) -> dict[str, str]:
+    return {"type": type, "title": f"org.apache.kafka.connect.data.{name}", "connect.type": "int32"}
+
+
+def _strings_to(item: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "connect.type": "map", "additionalProperties": item}
+
+
+@pytest.mark.rules("F4.5.6")
+@pytest.mark.parametrize(
+    ("column", "member", "value"),
+    [
+        ("BYTES", {**BINARY, "default": "AAE="}, b"\0\1"),
+        ("DECIMAL(4,2)", {**DECIMAL, "default": 1.25}, Decimal("1.25")),
+        ("DECIMAL(4,2)", {**DECIMAL, "default": "fQ=="}, Decimal("1.25")),
+        ("INT", {**INT32, "default": 3000000000}, -1294967296),
+        ("INT", {**INT32, "default": "x"}, 0),
+        ("BIGINT", {"type": "integer", "default": 1.9}, 1),
+        ("BOOLEAN", {"type": "boolean", "default": 1}, False),
+        ("STRING", {"type": "boolean", "default": "true"}, "false"),
+        ("STRING", {"enum": ["a", "b"], "default": "b"}, "b"),
+        ("DOUBLE", {"type": "number", "connect.type": "float64", "default": "x"}, 0.0),
+        ("DOUBLE", {"type": "number", "connect.type": "float64", "default": "NaN"}, 0.0),
+        ("DOUBLE", {"type": "number", "connect.type": "float32", "default": 1e300}, math.inf),
+        ("DATE", {**_dated("integer", "Date"), "default": 5}, 5),
+        ("ARRAY<INT>", {"type": "array", "items": INT32, "default": [1, "x"]}, [1, 0]),
+        ("ARRAY<INT>", {"type": "array", "items": INT32, "default": "x"}, []),
+        ("ARRAY<DECIMAL(4,2)>", {"type": "array", "items": DECIMAL, "default": [1]}, [Decimal("1.00")]),
+        ("MAP<STRING, INT>", {**_strings_to(INT32), "default": {"a": "b"}}, {"a": 0}),
+        ("MAP<STRING, BYTES>", {**_strings_to(BINARY), "default": {"a": "AAE="}}, {"a": b"\0\1"}),
+        ("STRUCT<X INT>", {"type": "object", "properties": {"X": {**INT32, "default": "x"}}}, None),
+        ("INT", {"oneOf": [{"type": "null"}, INT32], "default": 3}, None),
+        ("INT", {"oneOf": [{"type": "null"}, {**INT32, "default": 4.5}]}, 4),
+        ("BIGINT", {"type": ["null", "integer"], "default": 3}, None),
+    ],
+)
+def test_json_defaults_are_read_as_values_are(column: str, member: dict[str, Any], value: Any) -> None:
+    schema = {"type": "object", "properties": {"A": member, "S": {"type": "object", "properties": {"A": member}}}}
+    made = spec("JSON_SR", f"A {column}, S STRUCT<A {column}>", schemas=_registered_schema("JSON_SR", schema))
+    header = b"\0\0\0\0\1"
+    assert decoder(made)(header + b'{"S": {}}') == (value, {"A": value})
+    assert decoder(made)(header + b'{"A": null}') == (value, None)
+
+
+@pytest.mark.rules("F4.5.6")
+@pytest.mark.parametrize(
+    "member",
+    [
+        {**BINARY, "default": "%"},
+        {**DECIMAL, "default": [1]},
+        {**DECIMAL, "default": ""},
+        {"type": "string", "default": 5},
+        {**INT32, "default": None},
+        {**_dated("integer", "Date"), "default": 1.5},
+        {**_dated("integer", "Time"), "default": 86400001},
+        {**_strings_to(INT32), "default": [1]},
+        {"type": "array", "items": BINARY, "default": ["%"]},
+        {"type": "array", "items": INT32, "default": [None]},
+        {"type": "object", "properties": {"X": INT32}, "default": {"X": 1}},
+    ],
+)
+def test_a_json_schema_with_an_invalid_default_is_refused(member: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"A": member, "B": INT32}}
+    with pytest.raises(FormatError, match="Invalid default value"):
+        _columns("JSON_SR", schema)
+    with pytest.raises(SerdeError, match="Invalid default value"):
+        decoder(spec("JSON_SR", "B INT", schemas=_registered_schema("JSON_SR", schema)))(b'\0\0\0\0\1{"B": 1}')
+
+
+@pytest.mark.rules("F4.5.7")
+@pytest.mark.parametrize(
+    ("column", "member", "given", "read"),
+    [
+        ("ARRAY<INT>", {"type": "array", "items": INT32}, '{"a": 1, "b": "x"}', [1, 0]),
+        ("ARRAY<INT>", {"type": "array", "items": INT32}, "true", []),
+        ("DOUBLE", {"type": "number", "connect.type": "float64"}, '"Infinity"', 0.0),
+        ("DATE", _dated("integer", "Date"), "3", 3),
+        ("DATE", _dated("integer", "Date"), "1.5", SerdeError),
+        ("TIME", _dated("integer", "Time"), "86400001", SerdeError),
+    ],
+)
+def test_json_values_of_another_kind(column: str, member: dict[str, Any], given: str, read: Any) -> None:
+    schema = {"type": "object", "properties": {"A": member}}
+    data = b'\0\0\0\0\1{"A": ' + given.encode() + b"}"
+    made = spec("JSON_SR", f"A {column}", schemas=_registered_schema("JSON_SR", schema))
+    if read is SerdeError:
+        with pytest.raises(SerdeError):
+            decoder(made)(data)
+    else:
+        assert decoder(made)(data) == (read,)
+
+
+DECIMAL_BYTES = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+ENTRY = {
+    "type": "record",
+    "name": "E",
+    "connect.internal.type": "MapEntry",
+    "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": "bytes"}],
+}
+INNER = {"type": "record", "name": "I", "fields": [{"name": "X", "type": DECIMAL_BYTES, "default": "\u0001"}]}
+
+
+@pytest.mark.rules("F4.7.6")
+@pytest.mark.parametrize(
+    ("schema", "default", "written"),
+    [
+        ("bytes", "\u00ff\u0100", b"\xff?"),
+        ("double", 1, Decimal("1.0")),
+        (DECIMAL_BYTES, "\u0001", Decimal("0.01")),
+        ({"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "scale": 2}, "\u0001", Decimal("0.01")),
+        ({"type": "enum", "name": "C", "symbols": ["a", "b"]}, "b", "b"),
+        ({"type": "array", "items": "bytes"}, ["\u0001"], [b"\1"]),
+        ({"type": "array", "items": DECIMAL_BYTES}, ["\u0001"], [Decimal("0.01")]),
+        ({"type": "array", "items": ["null", "int"]}, [1], [None]),
+        ({"type": "array", "items": ["int", "null"]}, [1], [1]),
+        ({"type": "map", "values": DECIMAL_BYTES}, {"a": "\u0001"}, {"a": Decimal("0.01")}),
+        ({"type": "array", "items": ENTRY}, [{"key": "a", "value": "\u0001"}], {"a": b"\1"}),
+        (INNER, {}, {"X": Decimal("0.01")}),
+        (["int", "string"], "x", {"int": None, "string": "x"}),
+        (["int", "null"], 5, None),
+        ({"type": "int", "connect.default": 9}, None, 9),
+    ],
+)
+def test_avro_defaults_are_written_as_values_are(schema: Any, default: Any, written: Any) -> None:
+    made = _with_id(
+        "AVRO", _record({"name": "A", "type": "int"}, {"name": "D", "type": schema, "default": default}), "A INT"
+    )
+    data = encoder(made)((5,))
+    assert data is not None
+    assert to_json_form(made, data) == {"A": 5, "D": written}
+
+
+@pytest.mark.rules("F4.7.6")
+@pytest.mark.parametrize(
+    ("schema", "default"),
+    [("int", "x"), ("int", 2**31), (DECIMAL_BYTES, ""), ({"type": "fixed", "name": "F", "size": 2}, "x"), (INNER, 1)],
+)
+def test_an_avro_schema_with_an_invalid_default_is_refused(schema: Any, default: Any) -> None:
+    with pytest.raises(FormatError, match="Invalid default"):
+        _columns("AVRO", _record({"name": "A", "type": schema, "default": default}))
 
 
 TEXTS = {

@@ -11,7 +11,8 @@ from typing import Any
 import fastavro
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats.avro.schema import branch_name, branches_of, is_map_entry, parse_text, to_connect
+from kestrel_sql.formats.avro.schema import parse_text, to_connect
+from kestrel_sql.formats.avro.unions import branch_name, branches_of, is_map_entry
 from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.formats.serde import ConversionError

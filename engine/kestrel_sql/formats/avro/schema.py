@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats.connect.schema import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
+from kestrel_sql.formats.avro.defaults import default_of
+from kestrel_sql.formats.avro.unions import branch_name, branches_of, full_name, is_map_entry
+from kestrel_sql.formats.connect.schema import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, Missing, simple, struct_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
@@ -28,40 +30,8 @@ _SIMPLE = {
     "fixed": Kind.BYTES,
 }
 _LOGICAL = {("int", "date"): Kind.DATE, ("int", "time-millis"): Kind.TIME, ("long", "timestamp-millis"): Kind.TIMESTAMP}
-_MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 _CONNECT_TYPES = {"int8": Kind.INT8, "int16": Kind.INT16}
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-def full_name(schema: Mapping[str, Any], namespace: str) -> str:
-    """Return the full name of a named type defined inside `namespace`."""
-    name = str(schema["name"])
-    space = schema.get("namespace", namespace)
-    return name if "." in name or not space else f"{space}.{name}"
-
-
-def is_map_entry(schema: Any) -> bool:
-    """Whether an Avro array of this item is Connect's representation of a map."""
-    return (
-        isinstance(schema, dict)
-        and schema.get("type") == "record"
-        and (schema.get("connect.internal.type") == "MapEntry" or full_name(schema, "") == _MAP_ENTRY)
-        and [field["name"] for field in schema["fields"]] == ["key", "value"]
-    )
-
-
-def branches_of(union: list[Any]) -> tuple[list[Any], bool]:
-    """Return the branches of a union except null, and whether null is one of them."""
-    others = [branch for branch in union if branch != "null" and branch != {"type": "null"}]
-    return others, len(others) < len(union)
-
-
-def branch_name(branch: Any) -> str:
-    """Return the name of a union's branch in the STRUCT by which Connect represents the union."""
-    if isinstance(branch, str):
-        return branch.rpartition(".")[2]
-    named = branch.get("type") in ("record", "enum", "fixed")
-    return str(branch["name"]).rpartition(".")[2] if named else str(branch["type"])
 
 
 def resolve_names(schema: Any, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
@@ -165,18 +135,26 @@ def to_connect(schema: Any) -> ConnectSchema:
         branches, optional = branches_of(schema)
         if len(branches) == 1:
             only = to_connect(branches[0])
-            return only.as_optional() if optional else only
+            # Connect ignores the default of a field that may be null (rule F4.7.6).
+            return replace(only, optional=True, default=Missing.MISSING) if optional else only
         union = struct_of((branch_name(branch), to_connect(branch).as_optional()) for branch in branches)
         return union.as_optional() if optional else union
     if isinstance(schema, str):
         return to_connect({"type": schema})
-    kind = schema["type"]
+    connect = _typed(schema, schema["type"])
+    return _with_default(connect, schema, schema.get("connect.default"))
+
+
+def _typed(schema: dict[str, Any], kind: str) -> ConnectSchema:
     if kind == "array":
         return _array(schema["items"])
     if kind == "map":
         return ConnectSchema(Kind.MAP, key=simple(Kind.STRING), item=to_connect(schema["values"]))
     if kind == "record":
-        return struct_of((field["name"], _with_default(field)) for field in schema["fields"])
+        return struct_of(
+            (field["name"], _with_default(to_connect(field["type"]), field["type"], field.get("default")))
+            for field in schema["fields"]
+        )
     return _scalar(schema, kind)
 
 
@@ -202,15 +180,9 @@ def _array(item: Any) -> ConnectSchema:
     return ConnectSchema(Kind.ARRAY, item=to_connect(item))
 
 
-def _with_default(field: dict[str, Any]) -> ConnectSchema:
-    schema = to_connect(field["type"])
-    if "default" not in field:
-        return schema
-    default = field["default"]
-    if isinstance(default, str) and schema.kind in (Kind.BYTES, Kind.DECIMAL):
-        # Avro writes binary defaults as strings, one character per byte.
-        default = default.encode("latin-1")
-    return replace(schema, default=default)
+def _with_default(connect: ConnectSchema, schema: Any, default: Any) -> ConnectSchema:
+    """Add a default, given as Avro's JSON for values of `schema`; null is none."""
+    return connect if default is None or connect.optional else replace(connect, default=default_of(schema, default))
 
 
 def field_name(column: str) -> str:

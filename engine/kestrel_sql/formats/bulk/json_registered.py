@@ -27,10 +27,10 @@ _KINDS: dict[Kind, SqlType] = {
     Kind.FLOAT64: DOUBLE,
     Kind.STRING: STRING,
     Kind.DATE: DATE,
-    Kind.TIME: INTEGER,
+    Kind.TIME: TIME,
     Kind.TIMESTAMP: TIMESTAMP,
 }
-"""The type by which a member is read; TIME is any integer here, because Connect's converter checks no range."""
+"""The type by which a member is read."""
 
 _TYPES: dict[SqlType, pa.DataType] = {
     BOOLEAN: pa.bool_(),
@@ -39,6 +39,7 @@ _TYPES: dict[SqlType, pa.DataType] = {
     DOUBLE: pa.float64(),
     STRING: pa.string(),
     DATE: pa.int32(),
+    TIME: pa.int32(),
     TIMESTAMP: pa.int64(),
 }
 
@@ -101,4 +102,4 @@ def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None
     return row_encoder(spec.columns, frame(schema.id, b""))
 
 
-_WRITABLE = {**{sql_type: kind for kind, sql_type in _KINDS.items() if kind is not Kind.TIME}, TIME: Kind.TIME}
+_WRITABLE = {sql_type: kind for kind, sql_type in _KINDS.items()}

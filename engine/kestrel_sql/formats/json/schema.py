@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal as PreciseDecimal
 from itertools import count
 from typing import Any
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.schema import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
+from kestrel_sql.formats.json.values import default_of
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
@@ -49,10 +51,18 @@ def parse_text(text: str, imports: Mapping[str, str]) -> ConnectSchema:
         FormatError: the text is not a JSON schema, or has no Connect form.
     """
     try:
-        root = json.loads(text)
+        root = _load(text)
         return _convert(root, _Scope(root, imports, count()), 0)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except FormatError:
+        raise
+    except Exception as error:
+        # Schemas come from users, so any failure is one of the schema.
         raise FormatError(f"Not a JSON schema: {error}") from error
+
+
+def _load(text: str) -> Any:
+    # A default may be a DECIMAL with more digits than a double has.
+    return json.loads(text, parse_float=PreciseDecimal)
 
 
 def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
@@ -60,7 +70,7 @@ def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
     if name:
         if name not in scope.imports:
             raise FormatError(f"JSON schema refers to an unknown schema: {name}")
-        root = json.loads(scope.imports[name])
+        root = _load(scope.imports[name])
         scope = _Scope(root, scope.imports, scope.parts)
     target = scope.root
     for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
@@ -80,15 +90,16 @@ def _convert(schema: Any, scope: _Scope, depth: int) -> ConnectSchema:
         return _convert(target, inner, depth + 1)
     for keyword in ("oneOf", "anyOf", "allOf"):
         if keyword in schema:
-            return _with_default(schema, _choice(schema[keyword], scope, depth))
+            return _choice(schema[keyword], scope, depth)
     kind = schema.get("type")
+    plain = {name: member for name, member in schema.items() if name != "default"}
     if isinstance(kind, list):
-        return _with_default(schema, _choice([{**schema, "type": each} for each in kind], scope, depth))
-    return _with_default(schema, _plain(schema, kind, scope, depth))
-
-
-def _with_default(schema: dict[str, Any], connect: ConnectSchema) -> ConnectSchema:
-    return replace(connect, default=schema["default"]) if "default" in schema else connect
+        return _choice([{**plain, "type": each} for each in kind], scope, depth)
+    if kind is not None and "enum" in schema:
+        # To Connect this is a choice as well, whose default it ignores.
+        return _plain(schema, kind, scope, depth)
+    connect = _plain(schema, kind, scope, depth)
+    return replace(connect, default=default_of(connect, schema["default"])) if "default" in schema else connect
 
 
 def _choice(branches: list[Any], scope: _Scope, depth: int) -> ConnectSchema:
