@@ -306,7 +306,7 @@ def connect(
         FunctionError: a file of functions cannot be loaded.
         EngineError: a property is unknown or has a wrong value.
     """
-    config = Config.of({"auto.offset.reset": "earliest", "cache.max.bytes.buffering": "0"})
+    config = Config.of({"auto.offset.reset": "earliest"})
     for name, value in (properties or {}).items():
         config = config.with_property(name, value)
     session = Session(config=config, functions=functions_with(functions))

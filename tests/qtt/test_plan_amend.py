@@ -60,7 +60,7 @@ def test_expected_records_are_replaced_where_the_engine_agrees(tmp_path: Path, f
     assert stored.plan_file.read_bytes() == plan
     job = json.loads((tmp_path / "jobs").read_text(encoding="utf-8"))
     assert (job["id"], job["statements"]) == (0, ["COPY 'a\nb';"])
-    assert job["properties"] == {"cache.max.bytes.buffering": "10000000", "x": "y"}
+    assert job["properties"] == {"ksql.streams.cache.max.bytes.buffering": "10000000", "x": "y"}
     assert amended(stored, fake, "--oracle", agreeing(tmp_path, 1)) == ExitCode.OK
     assert len(load_stored(stored)[1]["amended"]) == 1
 

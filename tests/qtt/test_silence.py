@@ -70,6 +70,22 @@ def test_windows(window: str, emit: str, times: tuple[int, ...], expected: str) 
     assert said(f"{STREAM} {filtered}", *at(*times)) == ()
 
 
+@pytest.mark.rules("O9.4", "Q8.6")
+def test_windows_that_final_loses_without_a_cache() -> None:
+    window = "TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)"
+    table = f"{STREAM} CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s WINDOW {window} GROUP BY k EMIT FINAL;"
+    still_open = "1 window is still open at stream time 75: EMIT FINAL emits a window when an input comes 0 ms or more"
+    run = prepare(replace(case(table, *at(1, 2, 55, 75)), properties={"statestore.cache.max.bytes": 0}))
+    found = silence(run)
+    assert len(found) == 2
+    assert found[0].startswith(still_open)
+    assert found[1].startswith(
+        "2 windows were lost: without a cache (cache.max.bytes.buffering is 0), EMIT FINAL emits"
+    )
+    (only,) = said(table, *at(1, 2, 55, 75))
+    assert only.startswith(still_open)
+
+
 @pytest.mark.rules("Q8.6")
 def test_a_failure_says_so_and_approve_warns() -> None:
     outcome = Produced(records={}, silence=("nobody reads it",))

@@ -200,7 +200,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tuple[MemoryEngine, Inputs]:
-    config = Config.of({"auto.offset.reset": "earliest", "cache.max.bytes.buffering": "0"})
+    config = Config.of({"auto.offset.reset": "earliest"})
     for name, value in arguments.set:
         config = config.with_property(name, value)
     files: dict[str, list[Path]] = {}

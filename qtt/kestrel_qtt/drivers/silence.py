@@ -19,7 +19,7 @@ from kestrel_sql.plan.steps.streams import (
     StreamSelectV1,
 )
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.steps.aggregates import grace_and_retention
+from kestrel_sql.spark.build.steps.aggregates import grace_and_retention, has_cache
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, Window
 from kestrel_sql.topics.records import Record
 
@@ -60,18 +60,18 @@ def _without_column(source: Source, value: object) -> Iterator[str]:
     yield from (name for name in value if name not in columns and name.upper() not in {c.upper() for c in columns})
 
 
-def late_inputs(plan: QueryPlan, feed: Sequence[Record]) -> Iterator[str]:
-    """Count the windows that had expired before an input for them came, and those that EMIT FINAL still holds back.
+def late_inputs(plan: QueryPlan, feed: Sequence[Record], settings: Mapping[str, str]) -> Iterator[str]:
+    """Count the windows that had expired before an input for them came, and those that EMIT FINAL holds back or loses.
 
-    `feed` is what the query was fed, in order. A query that filters, joins or sets its own
-    timestamps is left out, because its stream time is not that of the inputs.
+    `feed` is what the query was fed, in order, and `settings` are those it runs with. A query that filters, joins or
+    sets its own timestamps is left out, because its stream time is not that of the inputs.
     """
     found = _windowed(plan.physical_plan)
     times = [record.timestamp for record in feed if record.value is not None]
     if found is None or not times:
         return
     window, final = found.window_expression.window, found.window_expression.emit is Emit.FINAL
-    grace, _ = grace_and_retention(window)
+    grace, retention = grace_and_retention(window)
     expired, newest = 0, times[0]
     windows: set[tuple[int, int]] = set()
     for at, time in enumerate(times):
@@ -86,12 +86,34 @@ def late_inputs(plan: QueryPlan, feed: Sequence[Record]) -> Iterator[str]:
         is_one = "1 window had" if expired == 1 else f"{expired} windows had"
         yield f"{is_one} expired when an input for it came (stream time {newest}, grace {grace} ms): {plan.query_id}"
     held = sum(not _is_over(window, end, newest - grace) for _, end in windows)
-    if final and held and not isinstance(window, SessionWindow):
+    if not final or isinstance(window, SessionWindow):
+        return
+    if held:
         are = "1 window is" if held == 1 else f"{held} windows are"
         yield (
             f"{are} still open at stream time {newest}: EMIT FINAL emits a window when an input comes "
             f"{grace} ms or more after its end: {plan.query_id}"
         )
+    if lost := 0 if has_cache(settings) else _lost(window, times, grace, retention):
+        were = "1 window was" if lost == 1 else f"{lost} windows were"
+        yield (
+            f"{were} lost: without a cache (cache.max.bytes.buffering is 0), EMIT FINAL emits no window that began "
+            f"more than {retention} ms before the newest one: {plan.query_id}"
+        )
+
+
+def _lost(window: Window, times: Sequence[int], grace: int, retention: int) -> int:
+    """Count the windows that had left the store when they closed (rule O9.4); all in ms."""
+    stream_time, newest, lost = times[0], 0, 0
+    waiting: set[tuple[int, int]] = set()
+    for time in times:
+        stream_time = max(stream_time, time)
+        waiting |= {found for found in _windows(window, time) if not _is_over(window, found[1], stream_time - grace)}
+        newest = max([newest, *(start for start, _ in waiting)])
+        closed = {found for found in waiting if _is_over(window, found[1], stream_time - grace)}
+        lost += sum(start < newest - retention for start, _ in closed)
+        waiting -= closed
+    return lost
 
 
 def _windowed(top: Step) -> StreamWindowedAggregateV1 | None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.topics import NO_CACHE
 from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -28,7 +29,7 @@ from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import ROWTIME, Column
 
-_PROPERTIES = {"auto.offset.reset": "latest", "cache.max.bytes.buffering": 0, "max.task.idle.ms": 0}
+_PROPERTIES = {"auto.offset.reset": "latest", "max.task.idle.ms": 0, **NO_CACHE}
 
 
 def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
 from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
-from kestrel_qtt.plans.store import RESTORED, written_by
+from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED, written_by
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
@@ -38,7 +38,8 @@ def execute_plan_file(
         EngineError: a statement is refused.
     """
     switches = {name: stored.configs.get(name) or "false" for name in RESTORED}
-    config = properties_config({**switches, **properties}, defaults)
+    sizes = {name: size for name in CACHE_SIZES if (size := stored.configs.get(name)) is not None}
+    config = properties_config({**sizes, **switches, **properties}, defaults)
     for statement in stored.statements:
         command, query = statement.ddl_command, statement.query_plan
         if isinstance(command, CreateStreamV1 | CreateTableV1):

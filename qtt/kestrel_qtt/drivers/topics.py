@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.partitions import declared_partitions
@@ -22,6 +23,9 @@ from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import CreateSource, CreateType
 from kestrel_sql.types.schema import Column
+
+NO_CACHE: Mapping[str, object] = MappingProxyType({"ksql.streams.cache.max.bytes.buffering": 0})
+"""What ksqlDB's own harness sets beside its base configuration (rule Q7.1)."""
 
 _OPTIMIZATION = "ksql.streams.topology.optimization"
 

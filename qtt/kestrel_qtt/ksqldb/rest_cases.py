@@ -27,13 +27,14 @@ _MEMBERS = frozenset(
 class RestCase(Case):
     """A case whose statements are answered. Each object of `responses` has one member: admin, query or queryProto.
 
-    With `late_inputs`, inputs are produced after the push query has started.
+    With `late_inputs`, inputs are produced after the push query has started. A `ksqldb` case is one of ksqlDB's.
     """
 
     responses: tuple[dict[str, Json], ...] = ()
     late_inputs: bool = False
     in_order: bool = False
     with_proto: bool = False
+    ksqldb: bool = False
 
     @property
     def is_of_the_shell(self) -> bool:
@@ -102,6 +103,7 @@ def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawIt
         responses=each(members, "responses", _response),
         late_inputs=_flag(members, "inputConditions", "waitForActivePushQuery"),
         in_order=_flag(members, "outputConditions", "verifyOrder"),
+        ksqldb=file.ksqldb,
         with_proto=bool(members.get("testPullWithProtoFormat")),
     )
 

@@ -17,8 +17,11 @@ from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.plans.spec import case_document, write_json
 
-SERVER_PROPERTIES: Mapping[str, Json] = {"cache.max.bytes.buffering": "10000000"}
-"""What a server of ksqlDB sets unless the case does; its engine in tests has no cache."""
+SERVER_PROPERTIES: Mapping[str, Json] = {"ksql.streams.cache.max.bytes.buffering": "10000000"}
+"""What a server of ksqlDB sets unless the case does; its engine in tests has no cache.
+
+The name without the prefix wins.
+"""
 
 _ASKED = ("statements", "inputs", "topics")
 

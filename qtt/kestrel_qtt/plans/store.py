@@ -24,6 +24,9 @@ from kestrel_qtt.plans.spec import write_json
 RESTORED = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 """Stored configs that a replay restores, and that change results; false where missing (rules Q16.3)."""
 
+CACHE_SIZES = ("ksql.streams.statestore.cache.max.bytes", "ksql.streams.cache.max.bytes.buffering")
+"""Configs that a stored plan has where they are set, and that a replay restores (rules O9.4, Q16.3)."""
+
 BY_HAND = "-by-hand"
 """Suffix of the version of a plan that no planner wrote: it has the style of an older release, or values that only
 readers know.

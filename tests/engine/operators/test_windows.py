@@ -12,7 +12,7 @@ from tests.engine.operators.state_replay import brief, call_of, final_state, key
 
 
 def windows(
-    size: int, advance: int, grace: int, final: bool = False, retention: int | None = None
+    size: int, advance: int, grace: int, final: bool = False, retention: int | None = None, has_cache: bool = True
 ) -> TimeWindowAggregate:
     return TimeWindowAggregate(
         key_bytes=key_bytes,
@@ -23,6 +23,7 @@ def windows(
         grace_ms=grace,
         retention_ms=size + grace if retention is None else retention,
         final=final,
+        has_cache=has_cache,
     )
 
 
@@ -93,13 +94,21 @@ def test_final_orders_by_start_then_key() -> None:
     ]
 
 
-def test_final_loses_windows_that_have_left_the_store() -> None:
-    outputs = replay(windows(2, 2, 1, final=True), at(0, 1, 2, 5))
+@pytest.mark.rules("O9.1")
+def test_final_emits_every_window_that_a_jump_in_time_closes() -> None:
+    outputs = replay(windows(2, 2, 1, final=True), at(0, 1, 2, 500, 1))
+    assert counted(outputs) == [[], [], [], [(0, 2), (2, 1)], []]
+
+
+@pytest.mark.rules("O9.4")
+def test_without_a_cache_final_loses_windows_that_have_left_the_store() -> None:
+    outputs = replay(windows(2, 2, 1, final=True, has_cache=False), at(0, 1, 2, 5))
     assert counted(outputs) == [[], [], [], [(2, 1)]]
 
 
-def test_a_longer_retention_keeps_more_windows_for_final() -> None:
-    outputs = replay(windows(2, 2, 1, final=True, retention=100), at(0, 1, 2, 5))
+@pytest.mark.rules("O9.4")
+def test_without_a_cache_a_longer_retention_keeps_more_windows_for_final() -> None:
+    outputs = replay(windows(2, 2, 1, final=True, retention=100, has_cache=False), at(0, 1, 2, 5))
     assert counted(outputs) == [[], [], [], [(0, 2), (2, 1)]]
 
 

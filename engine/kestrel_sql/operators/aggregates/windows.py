@@ -19,8 +19,8 @@ class TimeWindowAggregate:
     """Add each row to the windows that it falls in; all times are in ms (rules O8.1, O9).
 
     A tumbling window is a hopping window that advances by its size. A result ends in the window bounds. With `final` a
-    window is emitted once, when it closes; as in ksqlDB, it is lost if it then starts more than `retention_ms` before
-    the newest window.
+    window is emitted once, when it closes. Without a cache in front of the store, as in ksqlDB, it is lost if it then
+    starts more than `retention_ms` before the newest window (rule O9.4).
     """
 
     scope: ClassVar[Scope] = Scope.TASK
@@ -33,6 +33,7 @@ class TimeWindowAggregate:
     grace_ms: int
     retention_ms: int
     final: bool = False
+    has_cache: bool = True
     with_old: bool = True
     """Whether a later step reads the replaced results."""
 
@@ -89,7 +90,7 @@ class TimeWindowAggregate:
         while starts and starts[0] <= last_start:
             start = heappop(starts)
             groups = unpacked(state["windows"].pop(start))
-            if self.final and start >= state["newest"] - self.retention_ms:
+            if self.final and (self.has_cache or start >= state["newest"] - self.retention_ms):
                 bounds = (start, start + self.size_ms)
                 for packed_key in sorted(groups):
                     group = groups[packed_key]

@@ -329,7 +329,8 @@ class ColumnFinalWindows(ColumnWindows):
         self._store(grouped, folded, times, ~brief)
         starts = np.array(shares.names, np.int64)[numbers]
         causes = np.searchsorted(last_starts, starts)
-        brief &= starts >= reached.newest[np.minimum(causes, len(reached.newest) - 1)] - self._windows.retention_ms
+        if not self._windows.has_cache:
+            brief &= starts >= reached.newest[np.minimum(causes, len(reached.newest) - 1)] - self._windows.retention_ms
         at = np.flatnonzero(brief)
         at = at[np.lexsort((ranks_of(_those(grouped.names, brief)), starts[at]))]
         begins, ends = starts[at], starts[at] + self._windows.size_ms

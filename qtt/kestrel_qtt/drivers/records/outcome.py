@@ -42,7 +42,7 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
 def silence(run: CaseRun) -> tuple[str, ...]:
     """Say which inputs of a case had no effect."""
     queries = run.session.queries.values()
-    late = (each for query in queries for each in late_inputs(query.plan, run.feed_of(query)))
+    late = (each for query in queries for each in late_inputs(query.plan, run.feed_of(query), query.config))
     return (*unread_inputs(run.session, run.case.inputs, [query.plan for query in queries]), *late)
 
 

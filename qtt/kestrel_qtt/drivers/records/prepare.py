@@ -12,10 +12,10 @@ from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.stored_plan import execute_stored
-from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
 from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
-from kestrel_qtt.plans.store import RESTORED
+from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED
 from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
@@ -27,11 +27,7 @@ from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
-BASE_PROPERTIES: Mapping[str, object] = {
-    "ksql.service.id": "some.ksql.service.id",
-    "auto.offset.reset": "earliest",
-    "cache.max.bytes.buffering": 0,
-}
+BASE_PROPERTIES: Mapping[str, object] = {"ksql.service.id": "some.ksql.service.id", "auto.offset.reset": "earliest"}
 """The fixed configuration of a test engine (rule Q7.1)."""
 
 
@@ -82,14 +78,19 @@ def plan_text(case: model.Case) -> str:
         raise PlanningError(error.render(text)) from error
     except Exception as error:
         raise PlanningError(f"planning broke: {crashed(error).message}") from error
-    configs = {name: session.config[name] for name in RESTORED}
+    sizes = {name: session.config.get(name.removeprefix("ksql.streams.")) for name in CACHE_SIZES}
+    configs = {name: session.config[name] for name in RESTORED} | {n: size for n, size in sizes.items() if size}
     return dump_plan(PlanFile(statements, {**configs, WRITTEN_BY: engine_version()}))
+
+
+def _base_properties(case: model.Case) -> Mapping[str, object]:
+    return {**BASE_PROPERTIES, **NO_CACHE} if case.tolerant else BASE_PROPERTIES
 
 
 def _session(case: model.Case, registry: SchemaRegistry | None = None) -> Session:
     return Session(
         registry=registry or MemoryRegistry(),
-        config=properties_config(dict(case.properties), BASE_PROPERTIES),
+        config=properties_config(dict(case.properties), _base_properties(case)),
         functions=functions_of(case),
         variables=dict(case.variables),
     )
@@ -141,7 +142,7 @@ def _execute_plan(run: CaseRun, plan: Path) -> model.Rejected | None:
     session, case = run.session, run.case
     try:
         register_topics(session, case)
-        execute_stored(session, plan, dict(case.properties), BASE_PROPERTIES)
+        execute_stored(session, plan, dict(case.properties), _base_properties(case))
         if any(statement.lstrip().upper().startswith("INSERT") for statement in case.statements):
             for parsed in session.parse("\n".join(case.statements)):
                 if isinstance(parsed.statement, InsertValues):

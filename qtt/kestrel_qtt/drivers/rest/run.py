@@ -13,7 +13,7 @@ from kestrel_qtt.drivers.fused import crashed
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
-from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
 from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError, SqlSyntaxError
@@ -25,11 +25,7 @@ from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
 
-BASE_PROPERTIES = {
-    "auto.offset.reset": "earliest",
-    "cache.max.bytes.buffering": 0,
-    "ksql.query.push.v2.enabled": True,
-}
+BASE_PROPERTIES = {"auto.offset.reset": "earliest", "ksql.query.push.v2.enabled": True}
 
 _PARTITIONS = 4
 """Of topics that a case does not declare (rule Q4.2)."""
@@ -104,7 +100,8 @@ def answered(
 
 def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
     """Return a session for a case, the partitions of its topics, and how many the widest declared one has."""
-    session = Session(config=properties_config(dict(case.properties), BASE_PROPERTIES), functions=functions_of(case))
+    base = {**BASE_PROPERTIES, **(NO_CACHE if case.ksqldb else {})}
+    session = Session(config=properties_config(dict(case.properties), base), functions=functions_of(case))
     declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
     partitions = Partitions(session, declared, named, others=_PARTITIONS)
     return session, partitions, max(declared.values(), default=_PARTITIONS)

@@ -14,6 +14,7 @@ from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates.windows import groups_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
+from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
 from kestrel_sql.spark.stages.stage import struct_column
@@ -49,14 +50,17 @@ _WINDOWS = {
     "long session": "WINDOW SESSION (3 MILLISECONDS)",
     "short": "WINDOW TUMBLING (SIZE 5 MILLISECONDS, RETENTION 6 MILLISECONDS, GRACE PERIOD 1 MILLISECONDS)",
 }
-_ENDS = ("", "HAVING COUNT(*) > 0", "EMIT FINAL")
+_UNCACHED = "EMIT FINAL uncached"
+"""EMIT FINAL in a session without a cache."""
+
+_ENDS = ("", "HAVING COUNT(*) > 0", "EMIT FINAL", _UNCACHED)
 
 
 def level_of(keys: str, end: str = "", window: str = "") -> Level:
     """A level with one aggregate of every fold; HAVING at the `end` makes it return old rows."""
     names = "K, L" if keys == "two" else "K"
-    session = Session()
-    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {end}"
+    session = Session(Config.of({"cache.max.bytes.buffering": 0} if end == _UNCACHED else {}))
+    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {end.removesuffix(' uncached')}"
     text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS {grouped};"
     for statement in session.parse(text):
         session.execute(statement)
@@ -149,7 +153,13 @@ def _sorted(name: str, own: Any) -> Any:
     return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
 
 
-_ENDED = [(window, end) for window in ("", *_WINDOWS.values()) for end in _ENDS if window or end != "EMIT FINAL"]
+_ENDED = [
+    (window, end)
+    for window in ("", *_WINDOWS.values())
+    for end in _ENDS
+    if (window or not end.startswith("EMIT"))
+    and (end != _UNCACHED or ("SESSION" not in window and "RETENTION" in window))
+]
 
 
 def some_parameters() -> Iterator[Any]:
@@ -158,7 +168,7 @@ def some_parameters() -> Iterator[Any]:
     for (at, (window, end)), (number, keys) in product(enumerate(_ENDED), enumerate(_KEYS)):
         daily = keys == "two" or at % 2 == number
         for seeds, marks in ((range(1), () if daily else pytest.mark.nightly), (range(1, 12), pytest.mark.nightly)):
-            name = f"{keys}-{names[window]} {end.split(' ')[0]}".strip()
+            name = f"{keys}-{names[window]} {end.split(' ')[0]}{'-uncached' * (end == _UNCACHED)}".strip()
             yield pytest.param(keys, window, end, seeds, id=f"{name}-{len(seeds)}", marks=marks)
 
 

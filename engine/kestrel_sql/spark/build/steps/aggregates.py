@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.errors import PropertyError, UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
+from kestrel_sql.java.numbers import parse_long
 from kestrel_sql.operators.aggregates.groups import Calls, Columns
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
@@ -86,6 +88,7 @@ def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBu
         grace_ms=grace,
         retention_ms=retention,
         final=final,
+        has_cache=has_cache(build.settings),
         with_old=step is not build.unread,
     )
     kind = WindowType.TUMBLING if isinstance(window, TumblingWindow) else WindowType.HOPPING
@@ -99,6 +102,29 @@ def grace_and_retention(window: Window) -> tuple[int, int]:
     needed = length + grace
     retention = window.retention.millis if window.retention else needed
     return grace, max(retention, needed)
+
+
+def has_cache(settings: Mapping[str, str]) -> bool:
+    """Whether stores have a cache, which a server has and ksqlDB's tests have not (rule O9.4).
+
+    Raises:
+        PropertyError: the size of the cache is not a number of bytes.
+    """
+    for name in ("statestore.cache.max.bytes", "cache.max.bytes.buffering"):
+        text = settings.get(name)
+        if text is not None:
+            return _bytes(name, text) > 0
+    return True
+
+
+def _bytes(name: str, text: str) -> int:
+    try:
+        size = parse_long(text.strip())
+    except ValueError:
+        raise PropertyError(f"Invalid value {text} for configuration {name}: Not a number of type LONG") from None
+    if size < 0:
+        raise PropertyError(f"Invalid value {text} for configuration {name}: Value must be at least 0")
+    return size
 
 
 def table_suppress_v1(step: TableSuppressV1, build: QueryBuild, source: Handle) -> Handle:
