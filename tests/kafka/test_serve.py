@@ -119,13 +119,53 @@ def test_inserts_are_acknowledged_when_the_broker_has_them(service: Servers, ack
         ),
         ("TERMINATE NOTHING_7;", "Unknown queryId: NOTHING_7"),
         ("CREATE STREAM bad AS SELECT nothing FROM orders;", "NOTHING"),
+        (
+            "CREATE STREAM bad AS SELECT o.id AS id, item FROM orders o JOIN single s WITHIN 1 HOUR ON o.id = s.id;",
+            "partitions",
+        ),
+        ("CREATE STREAM bad WITH (REPLICAS=3) AS SELECT id, item FROM orders;", "eplica"),
+        ("CREATE STREAM bad (id INT) WITH (KAFKA_TOPIC='BAD', VALUE_FORMAT='AVRO', PARTITIONS=1);", "schema registry"),
     ],
 )
 def test_what_is_refused_leaves_no_command(service: Servers, server: Server, statement: str, says: str) -> None:
+    if "single" in statement:
+        create(service.servers, 1, "single")
+        server.ksql("CREATE STREAM single (id INT KEY) WITH (KAFKA_TOPIC='single', VALUE_FORMAT='JSON');")
     before = len(read(service.servers, service.command_topic, 1))
     found = server.ksql(statement)
     assert (found["error_code"] // 100, says in found["message"]) == (400, True), found
     assert len(read(service.servers, service.command_topic, 1)) == before
+    assert not {"BAD", "lost"} & set(admin_client(KafkaConfig(servers=service.servers)).list_topics(timeout=60).topics)
+
+
+def test_a_statement_that_fails_for_any_reason_leaves_nothing(
+    kafka: KafkaConfig, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        servers = Servers(kafka.servers, tmp_path, stack)
+        server = servers.here(spark)
+        eventually(server.is_up, server)
+        kept, made = f"{servers.service}kept", f"{servers.service}made"
+        first = f"CREATE STREAM kept (k INT KEY, v INT) WITH (KAFKA_TOPIC='{kept}', FORMAT='AVRO', PARTITIONS=1);"
+        second = f"CREATE STREAM made WITH (KAFKA_TOPIC='{made}') AS SELECT * FROM kept;"
+        for text, topic, step in (
+            (first, kept, "command_topic.CommandTopic.write"),
+            (first, kept, "backend.encode_statement"),
+            (second, made, "queries.BrokerQueries.check"),
+        ):
+            if text == second:
+                assert server.ksql(first)[0]["commandSequenceNumber"] == 0
+            with monkeypatch.context() as patch:
+                patch.setattr(f"kestrel_sql.server.broker.{step}", broken)
+                assert server.ksql(text)["error_code"] == 50000, step
+            nothing = f"ASSERT NOT EXISTS TOPIC '{topic}'; ASSERT NOT EXISTS SCHEMA SUBJECT '{topic}-value';"
+            assert [each["@type"] for each in server.ksql(nothing)] == ["assert_topic", "assert_schema"], step
+            assert server.ksql(f"DESCRIBE {'made' if text == second else 'kept'};")["error_code"] == 40001
+        assert len(read(kafka.servers, servers.command_topic, 1)) == 1
+
+
+def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("anything")
 
 
 def test_a_standby_takes_over_from_a_server_that_was_killed(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
 from kestrel_sql.admin.answer import Answer, table
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import StatementError
+from kestrel_sql.plan.codec.json_text import write_json
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.plan.schemas import result_schema
@@ -36,7 +36,7 @@ def explain(statement: Explain, view: EngineView) -> Answer:
     ]
     document = encode_statement(StatementPlan(statement_text="", query_plan=plan))
     answer = table((("Depth", INTEGER), "Step", "Context", "Schema"), rows)
-    return replace(answer, message=json.dumps(document, indent=2, default=str))
+    return replace(answer, message=write_json(document).rstrip())
 
 
 def explained_plan(statement: Explain, view: EngineView) -> QueryPlan:

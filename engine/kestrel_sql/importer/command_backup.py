@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 TERMINATE_CLUSTER = "TERMINATE CLUSTER;"
 """The statement of the command that ends a service; it is no SQL, where CLUSTER would be the id of a query."""
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+"""Sizes of windows have nine decimal places, more than a float may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +69,22 @@ def read_backup(text: str) -> Iterator[CommandRecord]:
 def _split(line: str, default_key: str) -> tuple[str, Any]:
     """Return the key and the command of a line."""
     if line.startswith("{"):
-        document = json.loads(line)
+        document = _DECODER.decode(line)
         if "value" in document:
             return _key(document.get("key"), default_key), _parsed(document["value"])
         return _key(document.get("commandId"), default_key), document
     if line.startswith('"'):
         key, end = _DECODER.raw_decode(line)
-        return _key(key, default_key), json.loads(line[end:].lstrip().removeprefix(":"))
+        return _key(key, default_key), _DECODER.decode(line[end:].lstrip().removeprefix(":"))
     key, separator, rest = line.partition(":{")
     if not separator:
         raise ValueError("not a command")
-    return key, json.loads("{" + rest)
+    return key, _DECODER.decode("{" + rest)
 
 
 def _parsed(value: Any) -> Any:
     """Parse a command that is a string of JSON."""
-    return json.loads(value) if isinstance(value, str) else value
+    return _DECODER.decode(value) if isinstance(value, str) else value
 
 
 def _key(key: Any, default_key: str) -> str:

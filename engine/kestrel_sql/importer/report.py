@@ -13,7 +13,6 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 from kestrel_sql.plan.codec.plan_file import decode_statement, load_plan
-from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
@@ -205,11 +204,10 @@ def _try_command(session: Session, record: CommandRecord) -> StatementReport:
 
 
 def _try_plan(session: Session, statement: StatementPlan, origin: str, config: Config) -> StatementReport:
-    command, query = statement.ddl_command, statement.query_plan
+    query = statement.query_plan
     before = (session.catalog, dict(session.queries))
     try:
-        if isinstance(command, CreateStreamV1 | CreateTableV1):
-            register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
+        register_schemas(session.registry, statement)
         session.execute_plan(statement, config)
         if query is not None:
             build_pipeline([QueryRun(plan=query, settings=config, serde=session.serde())], session.functions)

@@ -53,6 +53,10 @@ class TrialRegistry:
     def freeze(self, subject: str) -> None:
         """Do nothing."""
 
+    def retract(self, subject: str, schema_id: int) -> None:
+        """Take back what was registered here."""
+        self._own.retract(subject, schema_id)
+
     def delete(self, subject: str) -> None:
         """Hide `subject`."""
         self._own.delete(subject)

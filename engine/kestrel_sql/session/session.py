@@ -5,7 +5,7 @@ Every plan is written to JSON and read back before it is executed, so every stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
@@ -36,7 +36,7 @@ from kestrel_sql.planner.ddl.statements import (
 from kestrel_sql.planner.inserts import ResolvedInsert, plan_insert_values
 from kestrel_sql.planner.properties.with_clause import insert_properties
 from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_source_table
-from kestrel_sql.session.schema_lookup import RegistryLookup, delete_schemas, register_schemas
+from kestrel_sql.session.schema_lookup import Added, RegistryLookup, delete_schemas, register_schemas, retract_schemas
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
@@ -81,6 +81,7 @@ class Executed:
         insert: the values of an INSERT VALUES, which the caller writes.
         message: why nothing was done; may be empty.
         deletes: the dropped source whose topic and schemas the caller deletes (`Session.delete_schemas`).
+        registered: the schemas that were registered for it, for `Session.retract` if the caller cannot carry it out.
     """
 
     statement: ParsedStatement
@@ -88,6 +89,7 @@ class Executed:
     insert: ResolvedInsert | None = None
     message: str = ""
     deletes: Source | None = None
+    registered: Sequence[Added] = ()
 
     @property
     def created_query(self) -> str | None:
@@ -165,6 +167,10 @@ class Session:
         """
         delete_schemas(self.registry, source)
 
+    def retract(self, registered: Sequence[Added]) -> None:
+        """Take back the schemas of a statement that failed."""
+        retract_schemas(self.registry, registered)
+
     def serde(self) -> Callable[[SerdeSpec], SerdeSpec]:
         """Return a function that adds the schemas that the registry has now to a serde spec."""
         snapshot = self.registry.snapshot()
@@ -187,9 +193,7 @@ class Session:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         self._check_replaced(statement.name, source_of(command))
         query = self._materialised(source_of(command)) if command.is_source else None
-        return self._commit(
-            parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False
-        )
+        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
 
     @_run.register
     def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
@@ -197,9 +201,7 @@ class Session:
         if command is None:
             return Executed(statement=parsed, message=f"{statement.name} already exists")
         query = self._materialised(kafka_source(command))
-        return self._commit(
-            parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query), sink=False
-        )
+        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
 
     @_run.register
     def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
@@ -219,13 +221,13 @@ class Session:
             self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=query_id))
         if replaced is not None and plan.query_plan is not None:
             check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
-        return self._commit(parsed, plan, sink=True)
+        return self._commit(parsed, plan)
 
     @_run.register
     def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
         query_id = insert_properties(statement.properties).query_id or self._query_id("INSERTQUERY_")
         plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
-        return self._commit(parsed, plan, sink=False)
+        return self._commit(parsed, plan)
 
     @_run.register
     def _(self, statement: InsertValues, parsed: ParsedStatement) -> Executed:
@@ -283,20 +285,24 @@ class Session:
             return None
         return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
 
-    def _commit(self, parsed: ParsedStatement, plan: StatementPlan, *, sink: bool) -> Executed:
+    def _commit(self, parsed: ParsedStatement, plan: StatementPlan) -> Executed:
         """Register the schemas, write the plan to JSON, read it back and execute it."""
         if plan.query_plan is not None:
             check_partitions(plan.query_plan.physical_plan, self.partitions)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
             check_topic(plan.ddl_command.topic_name)
-        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
-            register_schemas(self.registry, plan.ddl_command, sink=sink)
-            self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
         stored = decode_statement(encode_statement(plan))
-        self.execute_plan(stored)
+        registered = register_schemas(self.registry, plan)
+        try:
+            self.execute_plan(stored)
+        except BaseException:
+            self.retract(registered)
+            raise
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
+            self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
         if stored.query_plan is not None:
             self.counter += 1
-        return Executed(statement=parsed, plan=stored)
+        return Executed(statement=parsed, plan=stored, registered=registered)
 
     def _note_partitions(self, topic: str, statement: object, query: QueryPlan | None) -> None:
         """Take over the number of partitions that a CREATE gives its topic; that of an existing topic stays."""

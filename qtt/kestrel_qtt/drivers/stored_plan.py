@@ -11,7 +11,6 @@ from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED, written_by
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
-from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -41,9 +40,7 @@ def execute_plan_file(
     sizes = {name: size for name in CACHE_SIZES if (size := stored.configs.get(name)) is not None}
     config = properties_config({**sizes, **switches, **properties}, defaults)
     for statement in stored.statements:
-        command, query = statement.ddl_command, statement.query_plan
-        if isinstance(command, CreateStreamV1 | CreateTableV1):
-            register_schemas(session.registry, command, sink=query is not None and query.sink is not None)
+        register_schemas(session.registry, statement)
         session.execute_plan(statement, config)
 
 

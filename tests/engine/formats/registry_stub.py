@@ -36,8 +36,9 @@ class Stub:
             case "PUT", ["mode", subject]:
                 (self.frozen.add if body["mode"] == "READONLY" else self.frozen.discard)(subject)
                 return 200, {"mode": body["mode"]}
-            case "DELETE", ["subjects", subject]:
-                return self.delete(subject, permanent="permanent=true" in path)
+            case "DELETE", ["subjects", subject, *version]:
+                remove = self.delete_version if version else self.delete
+                return remove(subject, permanent="permanent=true" in path)
             case "POST", ["subjects", subject, "versions"] if subject in self.frozen:
                 return 422, {"error_code": 42205, "message": "in read-only mode"}
             case "POST", ["subjects", subject] if any(
@@ -64,6 +65,13 @@ class Stub:
             }
         self.deleted.add(subject)
         return 200, [1 for _ in self.subjects.pop(subject)]
+
+    def delete_version(self, subject: str, *, permanent: bool) -> tuple[int, Any]:
+        """Delete the newest version of a subject in two steps."""
+        if permanent:
+            self.subjects[subject].pop()
+            self.subjects = {name: ids for name, ids in self.subjects.items() if ids}
+        return 200, 1
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         known = next((i for i, each in self.schemas.items() if each["schema"] == schema["schema"]), None)

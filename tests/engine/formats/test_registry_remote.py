@@ -123,6 +123,21 @@ def test_deleting_a_topic_deletes_its_subjects_permanently_even_if_read_only(
     assert stub.frozen == (set() if clause else {"out-key"})
 
 
+def test_a_statement_that_fails_takes_its_schemas_back(stub: Stub) -> None:
+    session = Session(config=Config.of({}), registry=open_registry(stub.url, {}))
+    create = "CREATE STREAM S (K INT KEY, A INT) WITH (KAFKA_TOPIC='in', VALUE_FORMAT='AVRO');"
+    write = "CREATE STREAM {0} WITH (KAFKA_TOPIC='out', KEY_FORMAT='AVRO') AS SELECT K, A + {1} AS A FROM S;"
+    for text in (create, write.format("O", "1"), write.format("P", "1.5")):
+        before = {subject: list(ids) for subject, ids in stub.subjects.items()}
+        done = session.execute(*session.parse(text))
+        added = [subject for subject, _ in done.registered]
+        assert added == sorted(name for name, ids in stub.subjects.items() if ids != before.get(name)) != []
+        session.retract(done.registered)
+        assert stub.subjects == before
+        for subject, schema_id in done.registered:
+            stub.subjects.setdefault(subject, []).append(schema_id)
+
+
 def test_subjects_that_cannot_be_deleted_are_named(stub: Stub) -> None:
     registry = open_registry(stub.url, {})
     stub.fault = lambda handler: send(handler, 403, {"error_code": 40301, "message": "not you"})

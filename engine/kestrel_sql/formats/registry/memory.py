@@ -119,6 +119,14 @@ class SchemaRegistry(Protocol):
         """Keep others from adding schemas to `subject`; if the registry cannot, log a warning."""
         ...
 
+    def retract(self, subject: str, schema_id: int) -> None:
+        """Delete the newest version of `subject` permanently if it is the schema with that id.
+
+        Raises:
+            RegistryError: the registry rejects the deletion.
+        """
+        ...
+
     def delete(self, subject: str) -> None:
         """Delete `subject` permanently with all its versions, if it exists.
 
@@ -181,6 +189,14 @@ class MemoryRegistry:
         if new_id not in versions:
             versions.append(new_id)
         return new_id
+
+    def retract(self, subject: str, schema_id: int) -> None:
+        """Remove the newest version of `subject` if it is the schema with that id, which stays available by it."""
+        versions = self._subjects.get(subject, [])
+        if versions[-1:] == [schema_id]:
+            versions.pop()
+        if not versions:
+            self._subjects.pop(subject, None)
 
     def delete(self, subject: str) -> None:
         """Remove `subject`; its schemas stay available by id, as in a real registry."""

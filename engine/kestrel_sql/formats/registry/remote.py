@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
@@ -196,6 +197,16 @@ class RemoteRegistry:
                 reason,
             )
 
+    def retract(self, subject: str, schema_id: int) -> None:
+        """Delete the newest version of `subject` permanently if it is this schema; raises as `latest` does."""
+        newest = self._request(lambda client: client.get_version(subject, "latest"), f"subject {subject}")
+        if newest is not None and newest.schema_id == schema_id:
+            for permanent in (False, True):
+                self._request(
+                    partial(_retract, subject=subject, version=newest.version, permanent=permanent),
+                    f"version {newest.version} of subject {subject}",
+                )
+
     def delete(self, subject: str) -> None:
         """Delete `subject` permanently, in the two steps that a registry requires; raises as `latest` does."""
         self._request(lambda client: _delete(client, subject, permanent=False), f"subject {subject}")
@@ -283,6 +294,10 @@ def _delete(client: Any, subject: str, *, permanent: bool) -> Any:
         # `freeze` made the subject read-only, and the mode would outlive the subject.
         client.update_mode(subject, "READWRITE")
         return client.delete_subject(subject, permanent)
+
+
+def _retract(client: Any, *, subject: str, version: int, permanent: bool) -> Any:
+    return client.delete_version(subject, version, permanent)
 
 
 def _run_with_timeout(seconds: float, work: Callable[[], T]) -> T:

@@ -175,7 +175,11 @@ class Application:
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
         done = self.session.execute(parsed)
-        topics.declare(done, self.session)
+        try:
+            topics.declare(done, self.session)
+        except BaseException:
+            self.session.retract(done.registered)
+            raise
         if done.deletes is not None:
             topics.delete(done.deletes.topic)
             self.session.delete_schemas(done.deletes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from kestrel_sql.errors import QueryError, Span, StatementError
+from kestrel_sql.errors import EngineError, Span, StatementError
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -20,8 +21,21 @@ from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_pro
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
 
+_log = logging.getLogger(__name__)
+
 _DEFAULT_REPLICAS = -1
 _COMPACTED = "compact"
+
+_OF_STATEMENT = frozenset(
+    {
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""What a broker refuses because of what a statement asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +46,7 @@ class Topics:
     known: Mapping[str, StoredQuery] = field(default_factory=dict)
     """The queries of the checkpoint, by name; each checks the topics of its own sources."""
 
-    def declare(self, done: Executed, session: Session) -> None:
+    def declare(self, done: Executed, session: Session) -> str | None:
         """Create or check the topic of a CREATE statement that was executed.
 
         The topic of a CREATE without AS must exist unless the statement gives PARTITIONS. The topic of a CREATE AS gets
@@ -40,21 +54,24 @@ class Topics:
         it must have them. The sink of a query in the checkpoint only needs what its statement gives, because its source
         may have changed.
 
+        Returns:
+            The name of the topic if it was created, for `undo` if the statement fails later.
+
         Raises:
             StatementError: the topic does not exist, or has another configuration.
             QueryError: the broker refuses.
         """
         command = done.plan.ddl_command if done.plan is not None else None
         if not isinstance(command, CreateStreamV1 | CreateTableV1):
-            return
+            return None
         span = done.statement.span
         match done.statement.statement:
             case CreateSource(properties=properties):
-                self._declare_source(command, source_properties(properties).topic, span)
+                return self._declare_source(command, source_properties(properties).topic, span)
             case CreateAs() as statement:
-                self._declare_sink(command, statement, session, span)
+                return self._declare_sink(command, statement, session, span)
             case _:
-                return
+                return None
 
     def make(self, topic: str) -> None:
         """Create a topic with one partition unless it exists.
@@ -78,9 +95,16 @@ class Topics:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise _refused(f"the topic {topic} was not deleted", error, "DELETE") from error
 
+    def undo(self, topic: str) -> None:
+        """Delete a topic that a statement created before it failed; the log tells if it stays."""
+        try:
+            self.delete(topic)
+        except EngineError as error:
+            _log.warning("the topic %s of a statement that failed is left: %s", topic, error.message)
+
     def _declare_source(
         self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None
-    ) -> None:
+    ) -> str | None:
         name = command.topic_name
         found = shapes_of(self.config, [name]).get(name)
         if found is None and wanted.partitions is None:
@@ -93,21 +117,25 @@ class Topics:
                 hint="PARTITIONS = n in the WITH clause creates it; case matters",
             )
         found = found or self._create(name, wanted, settings_of(command, wanted))
-        if found is not None:
-            check_shape(name, found, wanted, span)
+        if found is None:
+            return name
+        check_shape(name, found, wanted, span)
+        return None
 
     def _declare_sink(
         self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None
-    ) -> None:
+    ) -> str | None:
         given = _with_window(sink_properties(statement.properties).topic, window_retention(statement))
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
         found = shapes_of(self.config, [name, source])
         wanted = _inherited(given, found.get(source), expires=_policy(command) != _COMPACTED)
         there = found.get(name) or self._create(name, wanted, settings_of(command, wanted))
-        if there is not None:
-            kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
-            is_known = f"CREATE {kind} {statement.name}" in self.known
-            check_shape(name, there, given if is_known else wanted, span)
+        if there is None:
+            return name
+        kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
+        is_known = f"CREATE {kind} {statement.name}" in self.known
+        check_shape(name, there, given if is_known else wanted, span)
+        return None
 
     def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
         """Create a topic; if it was created by another client meanwhile, return its configuration."""
@@ -124,11 +152,17 @@ class Topics:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _refused(f"the topic {name} was not created", error, "CREATE") from error
             return awaited_shape(self.config, name)
-        awaited_shape(self.config, name)
+        try:
+            awaited_shape(self.config, name)
+        except BaseException:
+            self.undo(name)
+            raise
         return None
 
 
-def _refused(what: str, error: KafkaException, operation: str) -> QueryError:
+def _refused(what: str, error: KafkaException, operation: str) -> EngineError:
+    if error.args[0].code() in _OF_STATEMENT:
+        return StatementError(f"{what}: {error.args[0].str()}")
     needs = f"the user needs {operation} on the topic, or another user must do this"
     return broker_error(f"{what}: {error.args[0].str()}", error.args[0], needs=needs)
 

@@ -61,14 +61,19 @@ def write_json(document: Any) -> str:
     return "".join(_parts(document, "\n")) + "\n"
 
 
+def write_line(document: Any) -> str:
+    """Write JSON as `write_json` does, without blanks and line breaks."""
+    return "".join(_parts(document, ""))
+
+
 def _parts(value: Any, newline: str) -> Iterator[str]:
-    inner = newline + "  "
+    inner, colon = (newline + "  ", ": ") if newline else ("", ":")
     match value:
         case decimal.Decimal():
             yield f"{value:f}"
         case dict() if value:
             for i, (key, member) in enumerate(value.items()):
-                yield f"{',' if i else '{'}{inner}{_ENCODER.encode(key)}: "
+                yield f"{',' if i else '{'}{inner}{_ENCODER.encode(key)}{colon}"
                 yield from _parts(member, inner)
             yield newline + "}"
         case list() if value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -26,7 +26,6 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics
 from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
-from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.key_lookup import key_lookup
@@ -233,15 +232,14 @@ class BrokerBackend:
         statement = parsed.statement
         if not is_command(statement):
             raise StatementError("the statement changes nothing", span=parsed.span)
-        trial = trial_session(self._session, config, variables)
-        done = self._checked(parsed, trial)
-        if done is not None and done.plan is None:
-            return Done(executed=done, sequence=self.sequence)
-        plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
-        settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
-        text = parsed.text.rstrip().removesuffix(";") + ";"
-        key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
-        offset = self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
+        with ExitStack() as undo:
+            trial = trial_session(self._session, config, variables)
+            done = self._checked(parsed, trial, undo)
+            if done is not None and done.plan is None:
+                return Done(executed=done, sequence=self.sequence)
+            key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
+            offset = self._written(key, parsed, done, config)
+            undo.pop_all()
         if isinstance(statement, ControlQuery | AlterSystem):
             self._control(offset, statement)
         elif done is not None and done.plan is not None:
@@ -284,10 +282,17 @@ class BrokerBackend:
         settings = self._queries.settings_of(source)
         return TopicTable(topic=topic, functions=session.functions, settings=settings, serde=session.serde())
 
-    def _checked(self, parsed: ParsedStatement, trial: Session) -> Executed | None:
-        """Plan a statement on a copy of the session, make its topics, and check that its query could be started.
+    def _written(self, key: str, parsed: ParsedStatement, done: Executed | None, config: Config) -> int:
+        """Write a statement into the command topic, and return its offset."""
+        plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
+        settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
+        text = parsed.text.rstrip().removesuffix(";") + ";"
+        return self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
 
-        Statements that have no plan give None.
+    def _checked(self, parsed: ParsedStatement, trial: Session, undo: ExitStack) -> Executed | None:
+        """Plan a statement on a copy of the session, and check that its query could be started.
+
+        Its topic and its schemas are there then; `undo` takes them back. Statements that have no plan give None.
         """
         statement = parsed.statement
         if isinstance(statement, AlterSystem):
@@ -298,8 +303,14 @@ class BrokerBackend:
                 raise StatementError(f"Unknown queryId: {statement.query_id}", span=statement.span)
             return None
         done = trial.execute(parsed)
-        Topics(self._config).declare(done, trial)
-        query = done.plan.query_plan if done.plan is not None else None
+        topics = Topics(self._config)
+        created = topics.declare(done, trial)
+        if created is not None:
+            undo.callback(topics.undo, created)
+        if done.plan is None:
+            return done
+        undo.callback(self._session.retract, register_schemas(self._session.registry, done.plan))
+        query = done.plan.query_plan
         if query is not None and query.sink is not None:
             self._queries.check(trial.queries[query.query_id], trial)
         return done
@@ -350,6 +361,7 @@ class BrokerBackend:
         try:
             if record.plan is not None:
                 plan = decode_statement(record.plan)
+                register_schemas(self._session.registry, plan)
                 self._carry_out(command.offset, plan, config)
                 # Its text may be of another release.
                 with suppress(EngineError):
@@ -372,9 +384,7 @@ class BrokerBackend:
 
     def _carry_out(self, offset: int, plan: StatementPlan, config: Config) -> None:
         """Let the session follow a plan that the command topic holds."""
-        session, ddl, query = self._session, plan.ddl_command, plan.query_plan
-        if isinstance(ddl, CreateStreamV1 | CreateTableV1):
-            register_schemas(session.registry, ddl, sink=query is not None and query.sink is not None)
+        session = self._session
         session.execute_plan(plan, config)
         session.counter = offset + 1
         self.sequence = offset

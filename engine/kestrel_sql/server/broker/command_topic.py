@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from kestrel_sql.errors import AccessError, EngineError
+from kestrel_sql.errors import AccessError, EngineError, PlanError
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
@@ -19,7 +19,10 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER, until_ends
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import TIMEOUT, awaited_shape, shapes_of
+from kestrel_sql.plan.codec.json_text import read_json, write_line
 from kestrel_sql.topics.records import Record
+
+_log = logging.getLogger(__name__)
 
 VERSION = 18
 """The version of ksqlDB's commands that is written, and the highest that is read."""
@@ -101,7 +104,9 @@ class CommandTopic:
             EngineError: it was not written.
         """
         if self._producer is None:
-            raise EngineError("the command topic is not open")
+            raise EngineError(
+                f"the command topic {self.topic} is not open", hint="restart the server; its log says why"
+            )
         properties, configured = settings
         value = {
             "statement": statement,
@@ -116,18 +121,31 @@ class CommandTopic:
             if error is None:
                 offsets.append(message.offset() or 0)
 
+        text = write_line(value)
         try:
-            self._producer.begin_transaction()
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-            self._producer.produce(self.topic, key=json.dumps(key), value=text, partition=0, on_delivery=note)
-            self._producer.commit_transaction(TIMEOUT)
+            with self._transaction(self._producer) as producer:
+                producer.produce(self.topic, key=write_line(key), value=text, partition=0, on_delivery=note)
         except KafkaException as error:
-            with suppress(KafkaException):
-                self._producer.abort_transaction(TIMEOUT)
             raise self._failed("did not take the statement", error) from error
         if not offsets:
             raise EngineError(f"the command topic {self.topic} did not take the statement")
         return offsets[0]
+
+    @contextmanager
+    def _transaction(self, producer: Producer) -> Iterator[Producer]:
+        """Begin a transaction, and commit it if the block ends; whatever is raised aborts it."""
+        producer.begin_transaction()
+        try:
+            yield producer
+            producer.commit_transaction(TIMEOUT)
+        except BaseException:
+            try:
+                producer.abort_transaction(TIMEOUT)
+            except KafkaException as error:
+                # Whether it was committed is not known: a next statement could stand on one that this server lacks.
+                self.close()
+                _log.error("the command topic %s is written no more: %s", self.topic, error.args[0].str())
+            raise
 
     def _create(self) -> None:
         asked = admin_client(self._config).create_topics(
@@ -146,15 +164,15 @@ class CommandTopic:
         where = f"offset {record.offset} of the command topic {self.topic}"
         hint = "run the release that wrote it"
         try:
-            value = json.loads(record.value)
+            value = read_json(record.value.decode())
             key = (record.key or b'""').decode()
-        except ValueError as error:
+        except (ValueError, PlanError) as error:
             raise EngineError(f"{where} is no command: it is not JSON", hint=hint) from error
         strange = sorted(set(value) - _FIELDS) if isinstance(value, dict) else []
         if strange or (isinstance(value, dict) and (value.get("version") or 0) > VERSION):
             what = f"has the unknown field {strange[0]}" if strange else f"is of version {value['version']}"
             raise EngineError(f"{where} {what}", hint=hint)
-        found = next(read_backup(f"{key}:{json.dumps(value)}"), None)
+        found = next(read_backup(f"{key}:{write_line(value)}"), None)
         if found is None or found.problem is not None:
             raise EngineError(f"{where} is no command: {found.problem if found else 'it is empty'}", hint=hint)
         yield Command(record.offset, found)

@@ -228,6 +228,9 @@ class BrokerQueries:
             # The command topic holds the query, so that it is to run once the store of the checkpoint answers.
             known.retry_at = time.monotonic() + _MEASURE_S
             _log.warning("%s does not run yet: %s", known.query.id, error.strerror or error)
+        except Exception:  # noqa: BLE001 - the command topic holds the query: it is in ERROR, and the others run
+            _log.exception("%s does not run", known.query.id)
+            known.error = f"{known.query.id} was not started; the log of the server says why"
 
     def _refuse(self, known: Supervised, error: EngineError) -> None:
         known.error = error.message

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from kestrel_sql.admin.view import EngineView
+from kestrel_sql.plan.codec.json_text import write_line
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.plan.schemas import result_schema
@@ -51,7 +51,7 @@ def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
         "topology": "\n".join(
             f"{'  ' * each['depth']}{each['step']} {each['name']}: {each['schema']}" for each in steps
         ),
-        "executionPlan": json.dumps(encode_statement(StatementPlan(statement_text="", query_plan=plan)), default=str),
+        "executionPlan": write_line(encode_statement(StatementPlan(statement_text="", query_plan=plan))),
         "overriddenProperties": {},
         "ksqlHostQueryStatus": {},
         "queryType": "PERSISTENT" if plan.sink is not None else "PUSH",
