@@ -9,6 +9,7 @@ from kestrel_sql.errors import Span, StatementError, UnknownColumnError, did_you
 from kestrel_sql.formats.capabilities import column_list
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.walk import column_refs
+from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import InsertValues, SourceKind
 from kestrel_sql.types.conversion import can_implicitly_cast
@@ -39,7 +40,7 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
     """
     if not config.flag("ksql.insert.into.values.enabled"):
         raise StatementError("The server has disabled INSERT INTO ... VALUES functionality.", span=statement.span)
-    source = writable_source(statement.target, catalog, statement.span)
+    source = writable_source(statement.target, catalog, config, statement.span)
     columns = _targets(statement, source)
     headers = [column.name for column in columns if column.role is Role.HEADERS]
     if headers:
@@ -61,12 +62,12 @@ def plan_insert_values(statement: InsertValues, catalog: Catalog, config: Config
     )
 
 
-def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> Source:
+def writable_source(name: str, catalog: Catalog, config: Config, span: Span | None = None) -> Source:
     """The stream or table that rows are to be inserted into.
 
     Raises:
         UnknownSourceError: it does not exist.
-        StatementError: it is read-only or windowed.
+        StatementError: it is read-only or windowed, or its topic is internal.
     """
     source = catalog.sources.get(name)
     if source is None:
@@ -77,6 +78,7 @@ def writable_source(name: str, catalog: Catalog, span: Span | None = None) -> So
         )
     if source.window is not None:
         raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=span)
+    check_writable(source.topic, config, span)
     return source
 
 

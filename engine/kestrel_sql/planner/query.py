@@ -21,6 +21,7 @@ from kestrel_sql.planner.ddl.registry_port import NoRegistry, SchemaLookup
 from kestrel_sql.planner.ddl.statements import create_command
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.inserts import check_insert, check_insert_target
+from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.planner.lowering.aggregates import aggregated
 from kestrel_sql.planner.lowering.experimental import in_select_order, plan_columns
 from kestrel_sql.planner.lowering.headers import with_headers
@@ -141,6 +142,7 @@ def plan_insert_into(
     if target is None:
         raise unknown_source(statement.target, catalog, statement.span)
     check_insert_target(target)
+    check_writable(target.topic, config, statement.span)
     if statement.query.limit is not None:
         raise StatementError("INSERT INTO statements don't support LIMIT clause.", span=statement.span)
     planned = _plan_query(statement.query, catalog, Types(functions, config), sink=target.name, target=target.schema)

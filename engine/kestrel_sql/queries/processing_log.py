@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.queries.bad_records import query_of
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
@@ -57,6 +58,7 @@ class LogStream:
             return
         stream = (config.get(STREAM_NAME) or "KSQL_PROCESSING_LOG").upper()
         topic = config.get(TOPIC_NAME) or f"{config['ksql.service.id']}ksql_processing_log"
+        check_writable(topic, config)
         if stream not in self.session.catalog.sources:
             quoted = {"stream": f"`{stream.replace('`', '``')}`", "topic": "'" + topic.replace("'", "''") + "'"}
             for parsed in self.session.parse(_CREATE.format(**quoted)):

@@ -75,6 +75,8 @@ def altered_system(config: Config, statement: AlterSystem) -> Config:
 def _with_property(config: Config, name: str, value: object) -> Config:
     if value is None:
         return config.without_property(name) if is_known(name) else config
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | list) for each in value)):
+        raise ApiError(BAD_REQUEST, f"Invalid value for property {name}: expected text or a number, or a list of them")
     text = _text(value)
     if name == "auto.offset.reset" and text.lower() not in ("earliest", "latest"):
         raise ApiError(

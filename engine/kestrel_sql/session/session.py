@@ -34,6 +34,7 @@ from kestrel_sql.planner.ddl.statements import (
     source_of,
 )
 from kestrel_sql.planner.inserts import ResolvedInsert, plan_insert_values
+from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.planner.properties.with_clause import insert_properties
 from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_source_table
 from kestrel_sql.session.schema_lookup import Added, RegistryLookup, delete_schemas, register_schemas, retract_schemas
@@ -244,6 +245,8 @@ class Session:
         )
         source = self.catalog.sources.get(statement.name)
         sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
+        if source is not None and statement.delete_topic:
+            check_writable(source.topic, self.config, parsed.span)
         executed = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
         return replace(executed, deletes=source) if statement.delete_topic else executed
 
@@ -291,6 +294,8 @@ class Session:
             check_partitions(plan.query_plan.physical_plan, self.partitions)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
             check_topic(plan.ddl_command.topic_name)
+            if isinstance(parsed.statement, CreateAs):
+                check_writable(plan.ddl_command.topic_name, self.config, parsed.span)
         stored = decode_statement(encode_statement(plan))
         registered = register_schemas(self.registry, plan)
         try:

@@ -48,7 +48,6 @@ ANSWERS: list[tuple[str, str, Any, int]] = [
     ("GET", "/", None, 307),
     ("POST", "/ksql", {"ksql": "LIST STREAMS;"}, 200),
     ("POST", "/ksql", {"ksql": "", "nobody": "knows this"}, 200),
-    ("POST", "/ksql", None, 200),
     ("POST", "/query", {"ksql": SELECT}, 200),
     ("POST", "/query-stream", {"sql": SELECT}, 200),
     ("GET", "/info", None, 200),
@@ -81,6 +80,34 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("POST", "/ksql", {"ksql": "SELECT * FROM orders;"}, 400, 40002, "/query"),
     ("POST", "/ksql", {"ksql": "ASSERT SCHEMA SUBJECT 'none';"}, 417, 41700, "none"),
     ("POST", "/ksql/terminate", {"deleteTopicList": "a"}, 400, 40000, "list of strings"),
+    *(
+        ("POST", "/ksql/terminate", {"deleteTopicList": bad}, 400, 40000, "list of strings")
+        for bad in (0, False, "", {}, [1], [None], 0.0)
+    ),
+    *(
+        ("POST", path, bad, 400, 40000, "JSON object")
+        for path in ("/ksql", "/ksql/terminate", "/query", "/query-stream", "/close-query")
+        for bad in (None, [], 0, False, "", "text")
+    ),
+    *(
+        ("POST", path, {member: bad}, 400, 40000, member)
+        for path, member in (
+            *(("/ksql", each) for each in ("ksql", "streamsProperties", "sessionVariables", "commandSequenceNumber")),
+            *(("/query", each) for each in ("ksql", "streamsProperties", "sessionVariables")),
+            *(("/query-stream", each) for each in ("sql",)),
+            *(("/close-query", each) for each in ("queryId",)),
+        )
+        for bad in (False, [], 0.5)
+    ),
+    *(
+        ("POST", "/query-stream", {"sql": SELECT, member: bad}, 400, 40000, member)
+        for member in ("properties", "sessionVariables")
+        for bad in (0, False, "", [])
+    ),
+    *(
+        ("POST", "/query-stream", {"sql": SELECT, "properties": {"auto.offset.reset": bad}}, 400, 40000, "auto.offset")
+        for bad in ({}, [{}], [["earliest"]], False)
+    ),
     ("POST", "/ksql/terminate", {"deleteTopicList": ["a["]}, 400, 40000, "Invalid pattern 'a['"),
     ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40001, "not supported"),
     ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40001, "nowhere"),
@@ -174,6 +201,8 @@ def test_an_endpoint_refuses(url: str, method: str, path: str, body: Any, status
         ("[]", 40000, "object"),
         ("{}", 40000, "target"),
         ('{"target":"orders","properties":{"nonsense":1}}', 40000, "nonsense"),
+        *((json.dumps({"target": "orders", "properties": bad}), 40000, "properties must be") for bad in (0, "", [])),
+        ("", 40000, "target"),
         (json.dumps({"target": "orders", "properties": NO_INSERTS}), 40000, "disabled INSERT INTO"),
         ('{"target":"`orders`"}', 40001, "orders"),
     ],
@@ -264,7 +293,9 @@ def test_a_server_that_is_terminated_meanwhile_says_so() -> None:
             ends.wait(60)
 
     with memory_server(Lasting(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
-        asked = threading.Thread(target=http.post, args=(f"{running.url}/ksql/terminate",), daemon=True)
+        asked = threading.Thread(
+            target=http.post, args=(f"{running.url}/ksql/terminate",), kwargs={"json": {}}, daemon=True
+        )
         asked.start()
         deadline = time.monotonic() + 60
         while running.service.state is not State.TERMINATING and time.monotonic() < deadline:

@@ -17,6 +17,8 @@ from kestrel_sql.kafka.client.topic_configs import TIMEOUT, TopicShape, awaited_
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.topic_changes import START_NEW, deleted
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
@@ -67,7 +69,7 @@ class Topics:
         span = done.statement.span
         match done.statement.statement:
             case CreateSource(properties=properties):
-                return self._declare_source(command, source_properties(properties).topic, span)
+                return self._declare_source(command, source_properties(properties).topic, session.config, span)
             case CreateAs() as statement:
                 return self._declare_sink(command, statement, session, span)
             case _:
@@ -77,8 +79,10 @@ class Topics:
         """Create a topic with one partition unless it exists.
 
         Raises:
+            StatementError: it is internal.
             QueryError: the broker refuses.
         """
+        check_writable(topic, {})
         if topic not in shapes_of(self.config, [topic]):
             self._create(topic, TopicProperties(partitions=1), {})
 
@@ -103,7 +107,7 @@ class Topics:
             _log.warning("the topic %s of a statement that failed is left: %s", topic, error.message)
 
     def _declare_source(
-        self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, span: Span | None
+        self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, settings: Config, span: Span | None
     ) -> str | None:
         name = command.topic_name
         found = shapes_of(self.config, [name]).get(name)
@@ -116,7 +120,9 @@ class Topics:
                 span=span,
                 hint="PARTITIONS = n in the WITH clause creates it; case matters",
             )
-        found = found or self._create(name, wanted, settings_of(command, wanted))
+        if found is None:
+            check_writable(name, settings, span)
+            found = self._create(name, wanted, settings_of(command, wanted))
         if found is None:
             return name
         check_shape(name, found, wanted, span)

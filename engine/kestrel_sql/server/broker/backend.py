@@ -342,7 +342,7 @@ class BrokerBackend:
         """End all queries, and delete sink topics and, at last, the command topic."""
         self.is_terminated = True
         session = self._session
-        sinks = terminated_sinks(session.catalog.sources.values(), topics)
+        sinks = terminated_sinks(session.catalog.sources.values(), topics, session.config)
         session.queries.clear()
         self._queries.follow()
         for sink in sinks:

@@ -9,6 +9,7 @@ from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.planner.internal_topics import is_internal
 from kestrel_sql.server.service import CommandStatus, Entity
 from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import ControlQuery, Statement
@@ -45,8 +46,10 @@ TERMINATE_ID = "cluster/TerminateCluster/terminate"
 """The id of the command that ends the service."""
 
 
-def terminated_sinks(sources: Iterable[Source], topics: Sequence[str]) -> list[Source]:
+def terminated_sinks(sources: Iterable[Source], topics: Sequence[str], settings: Mapping[str, str]) -> list[Source]:
     """The sinks of CREATE AS whose topics TERMINATE CLUSTER deletes: those that match a regular expression.
+
+    Internal topics stay.
 
     Raises:
         StatementError: `topics` has no regular expression.
@@ -55,7 +58,8 @@ def terminated_sinks(sources: Iterable[Source], topics: Sequence[str]) -> list[S
         patterns = [re.compile(topic) for topic in topics]
     except re.error as error:
         raise StatementError(f"Invalid pattern {error.pattern!r}: {error}") from error
-    created = [source for source in sources if source.created_by is not None]
+    made = (source for source in sources if source.created_by is not None)
+    created = [source for source in made if not is_internal(source.topic, settings)]
     return [source for source in created if any(pattern.fullmatch(source.topic) for pattern in patterns)]
 
 

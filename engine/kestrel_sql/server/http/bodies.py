@@ -49,13 +49,12 @@ async def read_body(request: HttpRequest, limits: Limits) -> bytes:
 
 
 async def read_object(request: HttpRequest, limits: Limits) -> dict[str, Any]:
-    """Read the JSON object of a body; an empty body is an empty object.
+    """Read the JSON object of a body.
 
     Raises:
         ApiError: it is no JSON object.
     """
-    body = await read_body(request, limits)
-    return parse_object(body) if body.strip() else {}
+    return parse_object(await read_body(request, limits))
 
 
 def parse_object(text: bytes | str) -> dict[str, Any]:
@@ -64,6 +63,8 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
     Raises:
         ApiError: it is none.
     """
+    if not text.strip():
+        raise ApiError(BAD_REQUEST, "Invalid request: the body is empty, and must be a JSON object")
     try:
         found = orjson.loads(text)
     except ValueError as error:
@@ -104,7 +105,7 @@ def ksql_request(body: Mapping[str, Any]) -> Request:
         raise ApiError(BAD_REQUEST, "commandSequenceNumber must be a whole number")
     return Request(
         text=_text(body, "ksql"),
-        properties=_map(body, "streamsProperties"),
+        properties=object_of(body, "streamsProperties"),
         variables=_variables(body),
         sequence=-1 if sequence is None else sequence,
     )
@@ -120,7 +121,19 @@ def query_request(body: Mapping[str, Any]) -> Request:
         raise ApiError(
             BAD_REQUEST, "Missing required creator property 'sql': the body must have a member `sql` with one statement"
         )
-    return Request(text=body["sql"], properties=_map(body, "properties"), variables=_variables(body))
+    return Request(text=body["sql"], properties=object_of(body, "properties"), variables=_variables(body))
+
+
+def texts_of(body: Mapping[str, Any], name: str) -> list[str]:
+    """The strings that a member of a body lists; none if it is missing or null.
+
+    Raises:
+        ApiError: it is something else.
+    """
+    value = body.get(name)
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise ApiError(BAD_REQUEST, f"{name} must be a list of strings")
+    return value or []
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
@@ -130,7 +143,12 @@ def _text(body: Mapping[str, Any], name: str) -> str:
     return value or ""
 
 
-def _map(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def object_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The object that a member of a body is; an empty one if it is missing or null.
+
+    Raises:
+        ApiError: it is something else.
+    """
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
         raise ApiError(BAD_REQUEST, f"{name} must be an object")
@@ -140,7 +158,7 @@ def _map(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: value if isinstance(value, str) else orjson.dumps(value).decode()
-        for name, value in _map(body, "sessionVariables").items()
+        for name, value in object_of(body, "sessionVariables").items()
     }
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from kestrel_sql.server.errors import BAD_REQUEST, HTTP2_REQUIRED, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
-from kestrel_sql.server.http.bodies import parse_object, read_lines
+from kestrel_sql.server.http.bodies import object_of, parse_object, read_lines
 from kestrel_sql.server.http.context import context_of, principal_of
 from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Framing, negotiate
 from kestrel_sql.server.json_values import write_json
@@ -35,8 +35,8 @@ async def inserts_stream(http: HttpRequest) -> Response:
     except TimeoutError:
         raise ApiError(40800, "No arguments came in time: the first line is an object with a `target`") from None
     arguments = parse_object(first)
-    target, properties = arguments.get("target"), arguments.get("properties") or {}
-    if not isinstance(target, str) or not isinstance(properties, dict):
+    target, properties = arguments.get("target"), object_of(arguments, "properties")
+    if not isinstance(target, str):
         raise ApiError(
             BAD_REQUEST, "Missing required creator property 'target': the first line is an object with a `target`"
         )

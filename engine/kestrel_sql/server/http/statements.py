@@ -7,9 +7,9 @@ from urllib.parse import unquote
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from kestrel_sql.server.errors import BAD_REQUEST, UNKNOWN_COMMAND, ApiError
+from kestrel_sql.server.errors import UNKNOWN_COMMAND, ApiError
 from kestrel_sql.server.http.answers import json_answer
-from kestrel_sql.server.http.bodies import ksql_request, read_object
+from kestrel_sql.server.http.bodies import ksql_request, read_object, texts_of
 from kestrel_sql.server.http.context import context_of, principal_of
 
 
@@ -24,9 +24,7 @@ async def terminate(http: HttpRequest) -> Response:
     """Answer `POST /ksql/terminate`."""
     context = context_of(http)
     context.access.require(principal_of(http), "admin")
-    topics = (await read_object(http, context.limits)).get("deleteTopicList") or []
-    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
-        raise ApiError(BAD_REQUEST, "deleteTopicList must be a list of strings")
+    topics = texts_of(await read_object(http, context.limits), "deleteTopicList")
     return json_answer([await context.service.terminate(topics)])
 
 

@@ -139,7 +139,7 @@ class MemoryBackend:
     def terminate(self, topics: Sequence[str]) -> int:
         """End all queries, and delete the sink topics that match a pattern."""
         session = self._engine.session
-        sinks = terminated_sinks(session.catalog.sources.values(), topics)
+        sinks = terminated_sinks(session.catalog.sources.values(), topics, session.config)
         session.queries.clear()
         self._engine.flush()
         for sink in sinks:

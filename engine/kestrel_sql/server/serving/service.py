@@ -198,7 +198,7 @@ class ServedService:
         if not config.flag("ksql.insert.into.values.enabled"):
             raise ApiError(BAD_REQUEST, "The server has disabled INSERT INTO ... VALUES functionality.")
         try:
-            source = writable_source(column_name(target), self._engine.session.catalog)
+            source = writable_source(column_name(target), self._engine.session.catalog, config)
         except EngineError as error:
             raise ApiError(BAD_STATEMENT, error.render()) from error
         session = self._engine.session
@@ -247,7 +247,7 @@ class ServedService:
         """
         self._check_ready()
         try:
-            terminated_sinks((), topics)
+            terminated_sinks((), topics, self._engine.config)
         except EngineError as error:
             raise ApiError(BAD_REQUEST, error.message) from error
 
