@@ -370,7 +370,7 @@ def test_sigterm_ends_a_server_that_does_not_serve_yet(monkeypatch: pytest.Monke
     monkeypatch.setattr("kestrel_sql.cli.serve._server", opening)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        assert main(["serve"]) == ExitCode.REFUSED
+        assert main(["serve"]) == ExitCode.INTERRUPTED
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -25,7 +25,7 @@ def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse
     parser = argparse.ArgumentParser()
     add_kafka_options(parser)
     return parser.parse_args(
-        [*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[], fail_on=[])
+        [*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[], fail_on=[], format=None)
     )
 
 
@@ -65,7 +65,7 @@ def test_settings_without_a_registry_are_refused() -> None:
 def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Application] = []
 
-    def run(application: Application, text: str) -> bool:
+    def run(application: Application, *texts: str) -> bool:
         seen.append(application)
         return True
 
@@ -123,7 +123,6 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
     ("words", "said"),
     [
         (["--bootstrap-servers", "b:1"], "--checkpoint is missing"),
-        (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--input", "t=f"], "for topics in memory"),
         (["--kafka-config", "/nowhere", "--checkpoint", "c"], "/nowhere cannot be read"),
         (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--property", "colour=red"], "colour"),
         (
@@ -139,6 +138,59 @@ def test_options_that_do_not_go_together_are_refused(
     script.write_text("SHOW TOPICS;", encoding="utf-8")
     assert main(["run", str(script), *words]) == ExitCode.REFUSED
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+MEMORY_ONLY = [
+    (["--checkpoint", "c"], "--checkpoint has"),
+    (["--schema-registry", "http://r"], "--schema-registry has"),
+    (["--health-file", "h", "--grace", "25"], "--health-file, --grace have"),
+    (["--batch-records", "7"], "--batch-records has"),
+    (["--patience", "60"], "--patience has"),
+    (["--share-sources"], "--share-sources has"),
+    (["--delivery", "exactly-once"], "--delivery has"),
+    (["--processing-log-topic", "t"], "--processing-log-topic has"),
+    (["--metrics", "1"], "--metrics has"),
+    (["--until-caught-up"], "--until-caught-up has"),
+    (["--log-format", "json"], "--log-format has"),
+    (["--master", "local[1]", "--spark-conf", "a=b"], "--master, --spark-conf have"),
+    (["--input-shape", "plain"], "--input-shape has"),
+    (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--input", "t=f"], "--input has"),
+    (["--bootstrap-servers", "b:1", "--checkpoint", "c", "--output", "o"], "--output has"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), MEMORY_ONLY)
+def test_an_option_without_effect_is_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "app.sql"
+    script.write_text("SHOW TOPICS;", encoding="utf-8")
+    assert main(["run", str(script), *words]) == ExitCode.USAGE
+    assert f"{said} no effect" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [script]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shell", "--execute", "x", "--user", "u"], "--user has no effect without --server"),
+        (["shell", "--execute", "x", "--history", "f"], "--history has no effect without a prompt"),
+        (["shell", "--execute", "x", "--input-shape", "plain"], "--input-shape has no effect without --input"),
+        (
+            ["shell", "--server", "http://h:1", "--execute", "x", "--input", "t=f"],
+            "--input has no effect with --server",
+        ),
+        (["serve", "--checkpoint", "c", "--adopt"], "--checkpoint, --adopt have no effect over topics in memory"),
+        (["serve", "--client-ca", "f"], "--client-ca has no effect without --tls-certificate"),
+        (["serve", "--jwt-issuer", "i"], "--jwt-issuer has no effect without --jwks"),
+    ],
+)
+def test_other_commands_refuse_what_has_no_effect(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main(words) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MissingRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
@@ -33,17 +34,14 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument(
         "--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like"
     )
-    group.add_argument(
-        "--delivery", type=Delivery, choices=list(Delivery), default=Delivery.EXACTLY_ONCE, help="default: exactly-once"
-    )
+    group.add_argument("--delivery", type=Delivery, choices=list(Delivery), help="default: exactly-once")
     group.add_argument(
         "--batch-records",
         type=_count,
-        default=BATCH_RECORDS,
         metavar="N",
         help=f"about how many records a query takes at once (default: {BATCH_RECORDS})",
     )
-    group.add_argument("--master", default="local[*]", metavar="URL", help="where Spark runs; default: local[*]")
+    group.add_argument("--master", metavar="URL", help="where Spark runs; default: local[*]")
     group.add_argument(
         "--spark-conf",
         action="append",
@@ -53,13 +51,41 @@ def add_broker_options(parser: Any) -> Any:
         help="a setting of Spark; may be repeated",
     )
     group.add_argument(
-        "--patience", type=_count, default=60, metavar="SECONDS", help="how long to wait for a broker that is away"
+        "--patience", type=_count, metavar="SECONDS", help="how long to wait for a broker that is away (default: 60)"
     )
     registry = (
         "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
     )
     group.add_argument("--schema-registry", metavar="URL", help=registry)
     return group
+
+
+_BROKER_ONLY = (
+    "checkpoint",
+    "delivery",
+    "batch_records",
+    "master",
+    "spark_conf",
+    "patience",
+    "adopt",
+    "until_caught_up",
+    "share_sources",
+    "processing_log_topic",
+    "metrics",
+    "health_file",
+    "log_format",
+    "grace",
+)
+
+
+def refuse_broker_options(arguments: argparse.Namespace) -> None:
+    """Refuse the options of a broker where topics are in memory.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    hint = "name a broker with --bootstrap-servers, or leave them out"
+    refuse(arguments, _BROKER_ONLY, "over topics in memory", hint)
 
 
 def wants_broker(arguments: argparse.Namespace) -> bool:
@@ -102,15 +128,14 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
         raise EngineError(
             "--checkpoint is missing", hint="--checkpoint DIR names the folder for its progress and state"
         )
+    names = ("delivery", "batch_records", "master", "patience")
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     return RunSettings(
         config=KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config),
         checkpoint=arguments.checkpoint,
         until_caught_up=until_caught_up,
-        delivery=arguments.delivery,
-        batch_records=arguments.batch_records,
-        master=arguments.master,
         spark=dict(arguments.spark_conf),
-        patience=float(arguments.patience),
+        **given,
     )
 
 
@@ -130,7 +155,7 @@ def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a number above 0, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
     return int(text)
 
 
@@ -142,5 +167,5 @@ def setting_option(text: str) -> tuple[str, str]:
     """
     name, separator, value = text.partition("=")
     if not (name and separator):
-        raise argparse.ArgumentTypeError(f"K=V, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected K=V, got {text!r}")
     return name, value

@@ -16,7 +16,7 @@ from kestrel_sql.admin.describe import describe
 from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
-from kestrel_sql.cli.broker_options import wants_broker
+from kestrel_sql.cli.broker_options import refuse_broker_options, wants_broker
 from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
@@ -27,6 +27,7 @@ from kestrel_sql.cli.render import Display, Form, open_console, report, show_err
 from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.cli.state import add_state_parser, state_command
+from kestrel_sql.cli.usage import UsageError, refuse
 from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
@@ -62,7 +63,8 @@ EXAMPLES = """examples:
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},
 in a JSON list or one a line; a source without key columns needs no key. With --input-shape plain it is the value alone.
 
-exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wrong usage, 3 an error of Kestrel itself
+exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wrong usage, 3 a bug in Kestrel,
+130 Ctrl-C
 """
 
 
@@ -73,6 +75,7 @@ class ExitCode(IntEnum):
     REFUSED = 1
     USAGE = 2
     INTERNAL = 3
+    INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,12 +84,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     out, errors = open_console(), open_console(stderr=True)
     try:
         return int(_COMMANDS[arguments.command](arguments, out, errors))
+    except UsageError as error:
+        show_error(errors, error, None)
+        return ExitCode.USAGE
     except EngineError as error:
         show_error(errors, error, None)
         return ExitCode.REFUSED
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
-        return ExitCode.REFUSED
+        return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return ExitCode.OK
     except Exception as error:
@@ -94,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         first = (str(error) or type(error).__name__).splitlines()[0]
         errors.print(
-            Text(f"INTERNAL: {first}\n  hint: this is an error of Kestrel; --debug shows where", "red"), soft_wrap=True
+            Text(f"INTERNAL: {first}\n  hint: this is a bug in Kestrel; rerun with --debug for a traceback", "red"),
+            soft_wrap=True,
         )
         return ExitCode.INTERNAL
 
@@ -111,20 +118,18 @@ def build_parser() -> argparse.ArgumentParser:
     )
     shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
     shell.add_argument("--file", type=Path, metavar="FILE", help="execute the statements of a file and leave")
-    history = Path.home() / ".kestrel_history"
-    shell.add_argument(
-        "--history", type=Path, metavar="FILE", default=history, help="where the prompt keeps its history"
-    )
+    history = "where the prompt keeps its history (default: ~/.kestrel_history)"
+    shell.add_argument("--history", type=Path, metavar="FILE", help=history)
     add_remote_options(shell)
     shell.add_argument(
         "--on-error",
         type=OnError,
         choices=list(OnError),
-        default=OnError.STOP,
         help="whether the statements after one that failed run (default: stop); either way the exit code is 1",
     )
     _add_format_option(shell)
     _add_fail_option(shell)
+    _add_input_options(shell)
     _add_engine_options(shell)
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=EXAMPLES, formatter_class=raw)
@@ -132,6 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
     _add_format_option(run)
     _add_fail_option(run)
+    _add_input_options(run)
     _add_engine_options(run)
     add_kafka_options(run)
     _add_engine_options(add_serve_parser(commands))
@@ -156,13 +162,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_engine_options(parser: argparse.ArgumentParser) -> None:
+def _add_input_options(parser: argparse.ArgumentParser) -> None:
     inputs = "records of a topic; may be repeated"
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
     shape = "record: each is {…}, see below; plain: each is a value, without key (default: record)"
-    parser.add_argument(
-        "--input-shape", type=InputShape, choices=list(InputShape), default=InputShape.RECORD, help=shape
-    )
+    parser.add_argument("--input-shape", type=InputShape, choices=list(InputShape), help=shape)
+
+
+def _add_engine_options(parser: argparse.ArgumentParser) -> None:
     setting = "a property; may be repeated"
     parser.add_argument(
         "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
@@ -188,14 +195,14 @@ def _add_functions_option(parser: argparse.ArgumentParser) -> None:
 def _input(text: str) -> tuple[str, Path]:
     topic, separator, file = text.partition("=")
     if not (topic and separator and file):
-        raise argparse.ArgumentTypeError(f"TOPIC=FILE, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected TOPIC=FILE, got {text!r}")
     return topic, Path(file)
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (name and separator):
-        raise argparse.ArgumentTypeError(f"NAME=VALUE, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return name, value
 
 
@@ -208,14 +215,33 @@ def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tupl
         files.setdefault(topic, []).append(file)
     session = Session(config=config, functions=functions_with(arguments.functions))
     spark = SparkStart(open_memory_session, starting)
-    return MemoryEngine(session, by_time=True, open_spark=spark.session), Inputs(files, arguments.input_shape)
+    if not files:
+        refuse(arguments, ("input_shape",), "without --input", "name the files with --input TOPIC=FILE")
+    inputs = Inputs(files, arguments.input_shape or InputShape.RECORD)
+    return MemoryEngine(session, by_time=True, open_spark=spark.session), inputs
 
 
 _STARTING = "starting Spark, a few seconds …"
 
 
+_HISTORY = Path.home() / ".kestrel_history"
+
+
+def _check_shell(arguments: argparse.Namespace) -> None:
+    if arguments.server:
+        alone = ("input", "input_shape", "functions", "fail_on")
+        refuse(arguments, alone, "with --server, which has topics and functions of its own", "leave them out")
+    else:
+        refuse(arguments, ("user", "ca"), "without --server", "name the server with --server URL")
+    if arguments.file is not None or arguments.execute is not None or not sys.stdin.isatty():
+        refuse(arguments, ("history",), "without a prompt", "leave it out")
+    else:
+        refuse(arguments, ("on_error",), "at a prompt, which goes on after errors", "leave it out")
+
+
 def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel shell`."""
+    _check_shell(arguments)
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING) if errors.is_terminal else None)
     server = RemoteServer.of(arguments) if arguments.server else None
     bad = BadRecords(warn(errors))
@@ -227,7 +253,7 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
         return run_text(engine, text, display, inputs, bad)
 
     try:
-        commands = ClientCommands(execute, display, arguments.on_error)
+        commands = ClientCommands(execute, display, arguments.on_error or OnError.STOP)
         here = Path.cwd() if arguments.file is None else arguments.file.absolute().parent
         texts: Iterable[str] = [text for text in (_file(arguments.file), arguments.execute) if text is not None]
         if not texts and not sys.stdin.isatty():
@@ -239,7 +265,12 @@ def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) 
             return ExitCode.OK if done and not failed else ExitCode.REFUSED
         welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
         run_shell(
-            engine, out, errors, arguments.history, run=lambda text: commands.execute(text, here), welcome=welcome
+            engine,
+            out,
+            errors,
+            arguments.history or _HISTORY,
+            run=lambda text: commands.execute(text, here),
+            welcome=welcome,
         )
         return ExitCode.OK
     finally:
@@ -264,6 +295,8 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     here = Path.cwd() if arguments.script is None else arguments.script.absolute().parent
     if wants_broker(arguments):
         return ExitCode.OK if run_on_broker(text, here, arguments, out, errors) else ExitCode.REFUSED
+    refuse_broker_options(arguments)
+    refuse(arguments, ("schema_registry",), "over topics in memory", "leave it out")
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
     report(errors)(f"running {arguments.script} over topics in memory")
     bad = BadRecords(warn(errors))

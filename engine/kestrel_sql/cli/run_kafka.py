@@ -18,6 +18,7 @@ from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
@@ -27,6 +28,8 @@ from kestrel_sql.session.session import Session
 
 BAD_RECORDS = "bad-records"
 """The value of `--fail-on` that makes bad records a failure."""
+
+_GRACE_S = 25.0
 
 
 def add_kafka_options(parser: Any) -> None:
@@ -56,12 +59,11 @@ def add_kafka_options(parser: Any) -> None:
         "--health-file", type=Path, metavar="FILE", help="a file that says the state of the run, and when it was so"
     )
     group.add_argument(
-        "--log-format", choices=["text", "json"], default="text", help="messages for people, or as JSON lines"
+        "--log-format", choices=["text", "json"], help="messages as text for people, the default, or as JSON lines"
     )
     group.add_argument(
         "--grace",
         type=_seconds,
-        default=25.0,
         metavar="SECONDS",
         help="how long a stopped run may finish its batches; the next start repeats a batch that takes longer (25)",
     )
@@ -70,13 +72,13 @@ def add_kafka_options(parser: Any) -> None:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise argparse.ArgumentTypeError(f"HOST:PORT or PORT, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT or PORT, got {text!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def _seconds(text: str) -> float:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a number of seconds, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, got {text!r}")
     return float(text)
 
 
@@ -88,16 +90,13 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
     Raises:
         EngineError: an option, the broker, a statement or the checkpoint forbids it.
     """
-    if arguments.input or arguments.output:
-        raise EngineError(
-            "--input and --output are for topics in memory", hint="leave them out, or --bootstrap-servers"
-        )
+    refuse(arguments, ("input", "input_shape", "output"), "over a broker", "leave them out, or --bootstrap-servers")
     config = Config.of({})
     for name, value in properties_of(arguments).items():
         config = config.with_property(name, value)
     settings = replace(
         run_settings(arguments, until_caught_up=arguments.until_caught_up),
-        grace=arguments.grace,
+        grace=_GRACE_S if arguments.grace is None else arguments.grace,
         share_sources=arguments.share_sources,
     )
     stop = _stop_on_signals()

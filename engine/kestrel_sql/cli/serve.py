@@ -18,7 +18,15 @@ from types import FrameType
 from rich.console import Console
 from rich.text import Text
 
-from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings, wants_broker
+from kestrel_sql.cli.broker_options import (
+    add_broker_options,
+    properties_of,
+    refuse_broker_options,
+    registry_of,
+    run_settings,
+    wants_broker,
+)
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
@@ -82,6 +90,7 @@ def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Serve until Ctrl-C or SIGTERM."""
+    _check(arguments)
     if arguments.hash_password:
         out.print(
             hash_password(getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")),
@@ -113,6 +122,15 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    if not wants_broker(arguments):
+        refuse_broker_options(arguments)
+    if arguments.tls_certificate is None:
+        refuse(arguments, ("client_ca",), "without --tls-certificate", "name the server's certificate and key")
+    if arguments.jwks is None:
+        refuse(arguments, ("jwt_issuer", "jwt_audience"), "without --jwks", "name the keys with --jwks FILE|URL")
 
 
 def _settle(running: Running, stopped: threading.Event) -> None:

@@ -20,6 +20,14 @@ class SelectionError(ValueError):
     """An expression or shard that cannot be read."""
 
 
+class NoCaseError(SelectionError):
+    """Nothing is selected."""
+
+
+class EmptyShardError(NoCaseError):
+    """Cases are selected, but none is in this shard."""
+
+
 def parse_expression(text: str) -> Predicate:
     """Read an expression of parts of names, `and`, `or`, `not` and parentheses; names are compared without case.
 
@@ -76,7 +84,7 @@ def parse_shard(text: str) -> tuple[int, int]:
     """Read `i/n` with 1 <= i <= n; raise SelectionError."""
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise SelectionError(f"a shard is i/n with i from 1 to n, not {text!r}")
+        raise SelectionError(f"expected a shard i/n with i from 1 to n, got {text!r}")
     return int(found[1]), int(found[2])
 
 
@@ -103,13 +111,21 @@ class Selection:
     every: int = 1
 
     def of(self, cases: Iterable[Case]) -> list[Case]:
-        """Choose among the cases; raise SelectionError."""
+        """Choose among the cases.
+
+        Raises:
+            EmptyShardError: all chosen cases are in other shards.
+            SelectionError: the expression or the shard cannot be read.
+        """
         chosen = list(cases)
         if self.expression:
             predicate = parse_expression(self.expression)
             chosen = [case for case in chosen if matches(predicate, case)]
         chosen = every_of_each_file(chosen, self.every)
-        if self.shard:
-            index, count = parse_shard(self.shard)
-            chosen = chosen[index - 1 :: count]
-        return chosen
+        if not self.shard:
+            return chosen
+        index, count = parse_shard(self.shard)
+        mine = chosen[index - 1 :: count]
+        if chosen and not mine:
+            raise EmptyShardError(f"the shard {self.shard} has none of the {len(chosen)} selected cases")
+        return mine

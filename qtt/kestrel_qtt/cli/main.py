@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kestrel_qtt.cases.model import Case, CaseFileError
-from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.coverage import add_coverage, coverage_command
 from kestrel_qtt.cli.init import add_init, init_command
@@ -73,7 +73,8 @@ EXAMPLES = """examples:
   qtt warm --stop                                   end the JVM that earlier runs here left for later ones
   qtt plans record cases --version 2.1              store the plans of your application's version 2.1
 
-exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 130 Ctrl-C
+exit codes: 0 nothing failed, 1 something failed, 2 wrong usage or a case file that cannot be read, 5 no case is
+selected, 130 Ctrl-C
 """
 
 
@@ -85,6 +86,9 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.op
         drivers.run_cold()
     try:
         return int(_COMMANDS[arguments.command](arguments, open_driver))
+    except NoCaseError as error:
+        sys.stderr.write(f"qtt: {error}\n")
+        return ExitCode.OK if isinstance(error, EmptyShardError) else ExitCode.NO_CASES
     except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
         Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
         return ExitCode.USAGE
@@ -172,7 +176,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     loaded = load_cases(arguments)
     cases = selection_of(arguments).of(loaded.cases)
     if not cases and not loaded.errors:
-        raise SelectionError("no case is selected")
+        raise NoCaseError("no case is selected")
     out = Console(soft_wrap=True)
     engine = open_driver()
     refused = False

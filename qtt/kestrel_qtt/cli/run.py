@@ -14,7 +14,7 @@ from rich.console import Console
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
-from kestrel_qtt.cases.selection import Selection, SelectionError
+from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, Selection, SelectionError
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
@@ -29,11 +29,12 @@ OpenDriver = Callable[[], PlanningDriver]
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the commands."""
+    """The exit codes of the commands, which are those of pytest."""
 
     OK = 0
     FAILURES = 1
     USAGE = 2
+    NO_CASES = 5
     INTERRUPTED = 130
 
 
@@ -160,11 +161,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run loaded cases with the options of `qtt run`."""
-    cases = selection_of(arguments).of(loaded.cases)
-    file_errors = [file_error_result(error) for error in loaded.errors]
-    if not cases and not file_errors:
-        raise SelectionError("no case is selected")
     out = Console(soft_wrap=True)
+    file_errors = [file_error_result(error) for error in loaded.errors]
+    cases: Sequence[Case] = ()
+    try:
+        cases = selection_of(arguments).of(loaded.cases)
+        if not cases and not file_errors:
+            raise NoCaseError("no case is selected")
+    except EmptyShardError as error:
+        out.print(f"{error}", markup=False, highlight=False)
     started = time.perf_counter()
     results = list(file_errors)
     for failed in results:

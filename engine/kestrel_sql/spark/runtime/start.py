@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
-from threading import Thread
+from contextlib import contextmanager, suppress
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 import pyarrow as pa
@@ -43,9 +44,11 @@ class SparkStart:
 
         Raises:
             EngineError: it could not be opened.
+            KeyboardInterrupt: the user interrupted the wait, whatever else an interrupt means around it.
         """
         self.begin()
-        return self._opened.result()
+        with _interruptible():
+            return self._opened.result()
 
     def is_ready(self) -> bool:
         """Whether the session is open and was used once.
@@ -79,6 +82,19 @@ class SparkStart:
         except Exception:  # noqa: BLE001 - PySpark fails in ways of its own when its session is stopped meanwhile
             # Nobody waits for this; what hinders it hinders the queries, too, and they say so.
             return
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the block: nothing runs yet that would have to end in good order."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _runs(spark: SparkSession) -> bool:

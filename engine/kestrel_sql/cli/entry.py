@@ -1,0 +1,24 @@
+"""Where the command `kestrel` begins, before its modules are imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the command with the arguments of the process, and return its exit code."""
+    try:
+        from kestrel_sql.cli.main import main as run
+
+        code = run()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        # Spark may still be starting in a thread, for which Python would wait.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

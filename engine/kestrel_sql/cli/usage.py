@@ -1,0 +1,32 @@
+"""Refuses options that have no effect where they stand."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from kestrel_sql.errors import EngineError
+
+
+class UsageError(EngineError):
+    """Options that do not go together."""
+
+    code = "USAGE"
+
+
+def refuse(arguments: argparse.Namespace, names: Iterable[str], where: str, hint: str) -> None:
+    """Refuse options that were given; an option that was not given is None, False or empty.
+
+    Args:
+        arguments: the parsed options.
+        names: the attributes of the options, such as `batch_records`.
+        where: where they have no effect, such as "over topics in memory".
+        hint: what to do.
+
+    Raises:
+        UsageError: names all of them.
+    """
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name, None) not in (None, False, [])]
+    if given:
+        verb = "has" if len(given) == 1 else "have"
+        raise UsageError(f"{', '.join(given)} {verb} no effect {where}", hint=hint)
