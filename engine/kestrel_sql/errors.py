@@ -253,3 +253,9 @@ class InputError(EngineError):
     """A file of records that cannot be read."""
 
     code = "INPUT"
+
+
+class UsageError(EngineError):
+    """Options of a command that do not go together."""
+
+    code = "USAGE"

@@ -27,8 +27,8 @@ from kestrel_sql.cli.render import Display, Form, open_console, report, show_err
 from kestrel_sql.cli.run_kafka import BAD_RECORDS, add_kafka_options, run_on_broker
 from kestrel_sql.cli.serve import add_serve_parser, serve_command
 from kestrel_sql.cli.state import add_state_parser, state_command
-from kestrel_sql.cli.usage import UsageError, refuse
-from kestrel_sql.errors import EngineError, unreadable
+from kestrel_sql.cli.usage import refuse
+from kestrel_sql.errors import EngineError, UsageError, unreadable
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.importer.report import import_report
 from kestrel_sql.plan.codec.plan_file import engine_version

@@ -30,7 +30,7 @@ from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
-from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.config import Config, check_property, is_known
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits
@@ -161,7 +161,11 @@ def _collect(stopped: threading.Event) -> None:
 
 def _config(arguments: argparse.Namespace) -> Config:
     service = {"ksql.service.id": arguments.service_id} if arguments.service_id else {}
-    return Config.of({**properties_of(arguments), **service})
+    properties = properties_of(arguments)
+    for name, value in properties.items():
+        if not name.startswith("ksql.") or is_known(name):
+            check_property(name, value)
+    return Config.of({**properties, **service})
 
 
 def _traces(arguments: argparse.Namespace, config: Config) -> AbstractContextManager[Traces]:

@@ -5,13 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-from kestrel_sql.errors import EngineError
-
-
-class UsageError(EngineError):
-    """Options that do not go together."""
-
-    code = "USAGE"
+from kestrel_sql.errors import UsageError
 
 
 def refuse(arguments: argparse.Namespace, names: Iterable[str], where: str, hint: str) -> None:

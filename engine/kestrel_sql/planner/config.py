@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kestrel_sql.errors import PropertyError
+from kestrel_sql.errors import PropertyError, did_you_mean
 from kestrel_sql.java.numbers import parse_int
+from kestrel_sql.planner.known_properties import STREAMS_PREFIX, bare_name, boolean, known_properties
 
 DEFAULTS: Mapping[str, str | None] = MappingProxyType(
     {
@@ -51,76 +52,14 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
 
 IMMUTABLE = frozenset({"ksql.service.id", "ksql.properties.overrides.denylist"})
 
-STREAMS_PREFIX = "ksql.streams."
-
 OPEN_PREFIXES = (
     "ksql.functions.",
-    STREAMS_PREFIX,
-    "ksql.query.",
     "ksql.schema.registry.",
     "ksql.logging.",
-    "consumer.",
-    "producer.",
-    "main.consumer.",
-    "admin.",
-    "topic.",
-    "__emit.interval.ms.",
+    "kestrel.",
+    "ksql.streams.__emit.interval.ms.",
 )
 """Prefixes of properties that are not listed one by one: any name with such a prefix is known."""
-
-KAFKA_KEYS = frozenset(
-    {
-        "acks",
-        "auto.offset.reset",
-        "batch.size",
-        "bootstrap.servers",
-        "buffer.memory",
-        "cache.max.bytes.buffering",
-        "client.id",
-        "commit.interval.ms",
-        "compression.type",
-        "default.deserialization.exception.handler",
-        "default.production.exception.handler",
-        "default.timestamp.extractor",
-        "delivery.timeout.ms",
-        "enable.idempotence",
-        "fetch.max.bytes",
-        "fetch.max.wait.ms",
-        "fetch.min.bytes",
-        "isolation.level",
-        "linger.ms",
-        "max.block.ms",
-        "max.partition.fetch.bytes",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "max.request.size",
-        "max.task.idle.ms",
-        "metadata.max.age.ms",
-        "num.standby.replicas",
-        "num.stream.threads",
-        "partitioner.class",
-        "poll.ms",
-        "processing.guarantee",
-        "receive.buffer.bytes",
-        "replication.factor",
-        "request.timeout.ms",
-        "retries",
-        "retry.backoff.ms",
-        "security.protocol",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-        "state.cleanup.delay.ms",
-        "state.dir",
-        "statestore.cache.max.bytes",
-        "topology.optimization",
-        "transaction.timeout.ms",
-        "windowstore.changelog.additional.retention.ms",
-    }
-)
-"""Properties of Kafka Streams, consumers and producers that need no prefix."""
-
-_TRUE = frozenset({"true", "yes"})
-_FALSE = frozenset({"false", "no"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +79,7 @@ class Config(Mapping[str, str]):
 
     def __getitem__(self, name: str) -> str:
         value = self.overrides.get(name)
-        if value is None and name in KAFKA_KEYS:
+        if value is None and name in known_properties():
             value = self.overrides.get(STREAMS_PREFIX + name)
         if value is None:
             value = DEFAULTS.get(name)
@@ -158,13 +97,12 @@ class Config(Mapping[str, str]):
         """Set a property of the session.
 
         Raises:
-            PropertyError: the property does not exist, or a session may not change it (rules L8).
+            PropertyError: the property does not exist, does not take the value, or a session may not change it (rules
+                L8).
         """
         _check_changeable(name, self)
-        changed = {**self.overrides, name: value}
-        if DEFAULTS.get(name) in ("true", "false"):
-            _boolean(name, value)
-        return Config(MappingProxyType(changed))
+        check_property(name, value)
+        return Config(MappingProxyType({**self.overrides, name: value}))
 
     def without_property(self, name: str) -> Config:
         """Reset a property of the session to its default.
@@ -233,22 +171,41 @@ def _upper(value: str | None) -> str | None:
 
 
 def _boolean(name: str, text: str) -> bool:
-    lower = text.strip().lower()
-    if lower in _TRUE:
-        return True
-    if lower in _FALSE:
-        return False
-    raise PropertyError(f"Invalid value {text} for configuration {name}: Expected value to be either true or false")
+    wrong = boolean(text)
+    if wrong is not None:
+        raise PropertyError(f"Invalid value {text} for configuration {name}: {wrong}")
+    return text.strip().lower() == "true"
 
 
 def _check_changeable(name: str, config: Config) -> None:
     denied = {key.strip() for key in config["ksql.properties.overrides.denylist"].split(",") if key.strip()}
     if name in IMMUTABLE or name in denied:
         raise PropertyError(f"Cannot override property '{name}'")
+    _check_known(name)
+
+
+def _check_known(name: str) -> None:
     if not is_known(name):
-        raise PropertyError(f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
+        raise PropertyError(
+            f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'",
+            hint=did_you_mean(name, {**known_properties(), **DEFAULTS}),
+        )
 
 
 def is_known(name: str) -> bool:
     """Whether SET and UNSET accept the name."""
-    return name in DEFAULTS or name in KAFKA_KEYS or name.startswith(OPEN_PREFIXES)
+    return name in DEFAULTS or bare_name(name) in known_properties() or name.startswith(OPEN_PREFIXES)
+
+
+def check_property(name: str, value: str) -> None:
+    """Check that a property exists and takes a value (rule L8.2).
+
+    Raises:
+        PropertyError: it does not.
+    """
+    _check_known(name)
+    bare = bare_name(name)
+    check = known_properties().get(bare) or (boolean if DEFAULTS.get(name) in ("true", "false") else None)
+    wrong = None if check is None else check(value)
+    if wrong is not None:
+        raise PropertyError(f"Invalid value {value} for configuration {bare}: {wrong}")

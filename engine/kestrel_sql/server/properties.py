@@ -78,10 +78,6 @@ def _with_property(config: Config, name: str, value: object) -> Config:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | list) for each in value)):
         raise ApiError(BAD_REQUEST, f"Invalid value for property {name}: expected text or a number, or a list of them")
     text = _text(value)
-    if name == "auto.offset.reset" and text.lower() not in ("earliest", "latest"):
-        raise ApiError(
-            BAD_REQUEST, f"Invalid value {text} for property auto.offset.reset: String must be one of: earliest, latest"
-        )
     if is_known(name):
         return config.with_property(name, text)
     return Config.of({**config.overrides, name: text})

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.topics import NO_CACHE
 from kestrel_qtt.drivers.warm.session import open_case_session
@@ -44,6 +45,9 @@ def run_scripts(cases: Sequence[ScriptCase]) -> Iterator[tuple[model.Case, model
 
 
 def _run(case: ScriptCase) -> model.Outcome:
+    wrong = crashed_config(case)
+    if wrong is not None:
+        return wrong
     session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
     script = _Script(MemoryEngine(session, open_spark=open_case_session), case.file)
     try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import PlanningError
 from kestrel_qtt.drivers.functions import functions_of
@@ -44,7 +45,9 @@ def prepare(case: model.Case, registry: SchemaRegistry | None = None) -> CaseRun
 
     Its outcome is that of a refused statement, or none yet.
     """
-    run = CaseRun(case, _session(case, registry))
+    run = CaseRun(case, _session(case, registry), outcome=crashed_config(case))
+    if run.outcome is not None:
+        return run
     run.outcome = _execute_text(run) if case.plan is None else _execute_plan(run, case.plan)
     if run.outcome is None:
         run.pending = list(run.session.queries.values())

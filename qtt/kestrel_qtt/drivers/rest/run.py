@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.fused import crashed
@@ -115,7 +116,7 @@ def prepared(case: RestCase) -> RestRun:
     engine = MemoryEngine(session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest)
     run = RestRun(case, engine, partitions)
     try:
-        run.outcome = _execute(run)
+        run.outcome = crashed_config(case) or _execute(run)
         if run.outcome is None:
             for _, record in input_records(session, case.inputs, partitions):
                 broker.produce(record, record.partition)
