@@ -121,7 +121,10 @@ class Inserter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """A persistent query at one moment; rows and bad records since the server started, `lag` in records."""
+    """A persistent query at one moment; rows and bad records since the server started.
+
+    `lag` is in records, `lags` the same by topic.
+    """
 
     id: str
     state: str
@@ -131,6 +134,7 @@ class QueryFigures:
     rows_in: int
     rows_out: int
     lag: int
+    lags: Mapping[str, int]
     bad_records: int
     error: str
 
@@ -250,7 +254,7 @@ class Service(Protocol):
         ...
 
     async def plan(self, query_id: str) -> Sequence[Mapping[str, Any]]:
-        """The steps of a persistent query: `id`, `step`, `name`, `schema` and the `inputs` by id.
+        """The steps of a persistent query: `id`, `step`, `name`, `schema`, `texts` and the `inputs` by id.
 
         Raises:
             ApiError: there is no such query.

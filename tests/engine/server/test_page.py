@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -17,14 +18,28 @@ pytestmark = [
 ]
 
 
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "390"])
+
+ROWS = """
+    CREATE STREAM exact (id BIGINT KEY, text STRING, price DECIMAL(12, 2), rate DOUBLE, many ARRAY<DECIMAL(4, 2)>,
+      deep STRUCT<big BIGINT, half DOUBLE>, named MAP<STRING, BIGINT>)
+      WITH (KAFKA_TOPIC='exact', VALUE_FORMAT='JSON', PARTITIONS=1);
+    INSERT INTO exact VALUES (9007199254740993, 'NULL', 1234567890.10, 3.0, ARRAY[27.00],
+      STRUCT(big := 9007199254740993, half := 2.0), MAP('k' := 9007199254740993));
+    INSERT INTO exact (id, price) VALUES (2, 27.00);
+"""
+
+
 @pytest.fixture(scope="module")
 def url(server: Running) -> str:
     text = """
         CREATE STREAM orders (id INT KEY, item STRING, price DOUBLE)
           WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
-        CREATE TABLE totals AS SELECT item, COUNT(*) AS n FROM orders GROUP BY item;
+        CREATE TABLE totals AS SELECT item, COUNT(*) AS n FROM orders WHERE price > 1 GROUP BY item;
     """
-    assert ksql(server.url, text, streamsProperties={"auto.offset.reset": "earliest"}).status_code == 200
+    for each in (text, ROWS):
+        assert ksql(server.url, each, streamsProperties={"auto.offset.reset": "earliest"}).status_code == 200
     return server.url
 
 
@@ -34,8 +49,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, url: str) -> Iterator[Page]:
+def size() -> dict[str, int]:
+    return WIDE
+
+
+@pytest.fixture
+def page(browser: Browser, url: str, size: dict[str, int]) -> Iterator[Page]:
     with open_page(browser, ignored="status of 400") as page:
+        page.set_viewport_size(size)  # type: ignore[arg-type]
         page.goto(f"{url}/")
         assert page.url == f"{url}/ui"
         yield page
@@ -46,6 +67,18 @@ def run(page: Page, text: str) -> None:
     page.keyboard.press("Control+Enter")
 
 
+def is_in_view(page: Page, selector: str) -> bool:
+    found = page.locator(selector).first.evaluate(
+        "node => { const { top, left } = node.getBoundingClientRect(); return top >= 0 && top < innerHeight && left >= 0"
+        " && left < innerWidth; }"
+    )
+    return bool(found)
+
+
+def width(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth"))
+
+
 def test_statements_of_the_prompt_change_what_the_page_shows(page: Page) -> None:
     run(
         page,
@@ -53,17 +86,58 @@ def test_statements_of_the_prompt_change_what_the_page_shows(page: Page) -> None
         " PARTITIONS=1);",
     )
     expect(page.locator("#result")).to_contain_text("Stream created", timeout=60_000)
-    summary = page.locator("summary", has_text="MADE")
-    summary.click()
-    expect(page.locator("details[open]")).to_contain_text("ARRAY<STRING>")
-    run(page, "DESCRIBE made;")
-    expect(page.locator("#result table")).to_contain_text("TAGS")
+    page.locator("#application .node", has_text="MADE").click()
+    expect(page.locator("#sources details[open]")).to_contain_text("ARRAY<STRING>")
+    expect(page.locator("#application .node.topic", has_text="made")).to_be_visible()
+    page.reload()
+    page.focus("#sql")
+    page.keyboard.press("Alt+ArrowUp")
+    expect(page.locator("#sql")).to_have_value(re.compile("CREATE STREAM made"))
+    expect(page.locator("#history option")).to_have_count(2)
 
 
-def test_an_error_shows_its_place(page: Page) -> None:
-    run(page, "SELECT nothing FROM orders;")
-    expect(page.get_by_role("alert")).to_contain_text("NOTHING", timeout=60_000)
-    expect(page.get_by_role("alert")).to_contain_text("^^^")
+@SIZES
+def test_numbers_are_shown_as_they_are(page: Page, size: dict[str, int]) -> None:
+    run(page, "/* a */ -- b\nSELECT * FROM exact EMIT CHANGES LIMIT 2;")
+    expect(page.locator("#result output")).to_have_text("2 rows", timeout=90_000)
+    full, nulls = page.locator("#result tbody tr").all()
+    assert full.locator("td").all_inner_texts() == [
+        "9007199254740993", "NULL", "1234567890.10", "3.0", "[27.00]", '{"BIG":9007199254740993,"HALF":2.0}',
+        '{"k":9007199254740993}',
+    ]  # fmt: skip
+    assert nulls.locator("td").all_inner_texts()[:3] == ["2", "NULL", "27.00"]
+    assert full.locator("td.null").count() == 0, "the text 'NULL' is no NULL"
+    assert nulls.locator("td.null").count() == 5
+    assert full.locator("td").first.evaluate("node => getComputedStyle(node).textAlign") == "right"
+    for kind, found in (("CSV", '9007199254740993,"NULL",1234567890.10,3.0,'), ("JSON", '"PRICE": 1234567890.10')):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=kind, exact=True).click()
+        assert found in download.value.path().read_text()
+    assert width(page) <= size["width"]
+
+
+@SIZES
+def test_the_prompt_runs_statements_and_queries_one_after_another(page: Page, size: dict[str, int]) -> None:
+    text = "SHOW PROPERTIES; -- all\nDESCRIBE totals EXTENDED;\nSELECT * FROM totals;\nSELECT nothing FROM orders;\nSHOW TABLES;"
+    run(page, text)
+    expect(page.locator("#outcome")).to_have_text("failed; 1 statement not run", timeout=90_000)
+    shown, pulled, refused = page.locator("#result .result").all()
+    expect(shown.locator("td", has_text="ksql.service.id").first).to_be_attached()
+    expect(shown).to_contain_text("Partitions")
+    assert shown.locator("pre").count() == 1, "the statement; everything else is in tables"
+    expect(pulled.locator("thead")).to_contain_text("ITEM")
+    expect(refused.get_by_role("alert")).to_contain_text("Line: 4, Col: 8")
+    assert is_in_view(page, "#result .result")
+    grid = shown.locator(".grid").nth(1)
+    grid.evaluate("node => { node.scrollTop = node.scrollHeight; }")
+    head, top = (node.evaluate("node => node.getBoundingClientRect().top") for node in (grid.locator("thead"), grid))
+    if size is WIDE:
+        sticky = grid.locator("th").first.evaluate("node => node.getBoundingClientRect().top")
+        assert head < top - 10
+        assert abs(sticky - top) < 2
+    run(page, "EXPLAIN CTAS_TOTALS_0;")
+    expect(page.locator("#result .result table").first).to_contain_text("CTAS_TOTALS_0", timeout=60_000)
+    assert width(page) <= size["width"]
 
 
 def test_rows_of_a_push_query_come_while_it_runs_and_escape_stops_it(page: Page, url: str, server: Running) -> None:
@@ -71,22 +145,73 @@ def test_rows_of_a_push_query_come_while_it_runs_and_escape_stops_it(page: Page,
     expect(page.locator("#result thead")).to_contain_text("ITEM", timeout=60_000)
     ksql(url, "INSERT INTO orders (id, item) VALUES (1, '<b>tea</b>');")
     expect(page.locator("#result tbody")).to_contain_text("<b>tea</b>", timeout=90_000)
-    expect(page.locator("#outcome")).to_contain_text("1 row so far")
+    expect(page.locator("#result output")).to_contain_text("1 row so far")
     page.keyboard.press("Escape")
     expect(page.locator("#outcome")).to_have_text("stopped")
     page.wait_for_timeout(1000)
     assert server.service.figures().push_clients == 0
 
 
-def test_the_plan_of_a_query_is_a_graph_that_the_keyboard_reaches(page: Page) -> None:
-    query = page.get_by_role("button", name="CTAS_TOTALS_0")
+@SIZES
+def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size: dict[str, int]) -> None:
+    names = page.locator("#application .node span")
+    expect(names.filter(has_text="CTAS_TOTALS_0")).to_be_visible()
+    assert {"orders", "ORDERS", "CTAS_TOTALS_0", "TOTALS"} <= {*names.all_inner_texts()}
+    assert page.locator("#application .label", has_text="/s").count() == 2
+    assert is_in_view(page, "#application .node")
+    cells = page.locator("#queries tbody tr").first.locator("td")
+    one_line = cells.last.evaluate("node => node.getBoundingClientRect().height")
+    assert one_line < 60
+    assert (cells.nth(3).evaluate("node => getComputedStyle(node, '::before').content") != "none") == (size is PHONE)
+    query = page.locator("#queries").get_by_role("button", name="CTAS_TOTALS_0")
     query.focus()
     page.keyboard.press("Enter")
-    page.locator("#graph .node").first.focus()
+    node = page.locator("#graph .node", has_text="WHERE (PRICE > 1)")
+    expect(node).to_be_visible()
+    assert is_in_view(page, "#graph")
+    node.focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#step")).to_contain_text("`N` BIGINT")
+    expect(page.locator("#step")).to_contain_text("`PRICE` DOUBLE")
     assert page.locator("#graph .node").count() >= 4
     assert page.locator("#graph .edge").count() == page.locator("#graph .node").count() - 1
+    expect(page.locator("#queries pre")).to_contain_text("CREATE TABLE totals")
+    page.keyboard.press("Escape")
+    query.click()
+    expect(page.locator("#graph")).to_have_count(0)
+    assert width(page) <= size["width"]
+
+
+def test_queries_are_sorted_and_the_log_is_folded(page: Page, url: str) -> None:
+    page.route(
+        "**/ui/data",
+        lambda route: route.fulfill(
+            json={
+                "state": "RUNNING", "service": "x", "push_clients": 0, "pull_queries": 0, "rows_inserted": 0,
+                "history": {}, "sources": [], "bad_records": 400,
+                "queries": [
+                    {"id": f"Q_{n}", "state": "ERROR" if n == 1 else "RUNNING", "statement": "SELECT\n1;",
+                     "sources": ["A"], "sink": None, "rows_in": n * 7 % 3, "rows_out": 0, "lag": 0, "lags": {},
+                     "bad_records": 0, "error": "the disk is full" if n == 1 else ""}
+                    for n in range(3)
+                ],
+                "errors": [
+                    {"time": 1700000000000, "query": "Q_1", "topic": "t", "partition": 0, "offset": n, "message": "bad"}
+                    for n in range(400)
+                ],
+            }
+        ),
+    )  # fmt: skip
+    expect(page.locator("#log-summary")).to_contain_text("400 bad records")
+    assert page.evaluate("document.documentElement.scrollHeight") < 1600
+    page.get_by_role("button", name="Rows in").click()
+    assert [row.split()[0] for row in page.locator("#queries tbody tr").all_inner_texts()] == ["Q_2", "Q_1", "Q_0"]
+    page.get_by_role("button", name="Rows in").click()
+    assert page.locator("#queries th[aria-sort]").get_attribute("aria-sort") == "ascending"
+    assert page.locator("#queries tbody tr").first.inner_text().startswith("Q_0")
+    expect(page.locator("#queries tbody tr", has_text="Q_1")).to_contain_text("the disk is full")
+    page.locator("#log summary").click()
+    assert page.locator("#errors tbody tr").count() == 400
+    assert page.locator("#errors .grid").evaluate("node => node.clientHeight") < 800
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -114,7 +239,7 @@ def contrast(one: list[float], other: list[float]) -> float:
 
 
 def test_the_page_loads_nothing_from_elsewhere(url: str) -> None:
-    for name in ("", "/style.css", "/page.js"):
+    for name in ("", "/style.css", "/page.js", "/dagre.js", "/dagre.LICENSE.txt"):
         answer = http.get(f"{url}/ui{name}")
         assert answer.status_code == 200
         assert "default-src 'none'" in answer.headers["content-security-policy"]

@@ -13,6 +13,7 @@ from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import Step
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.server.entities.schemas import field_info
+from kestrel_sql.server.entities.step_texts import step_texts
 from kestrel_sql.session.session import PersistentQuery
 
 _HOST = "localhost:8088"
@@ -63,10 +64,11 @@ def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
 
 
 def plan_steps(plan: QueryPlan, view: EngineView) -> list[dict[str, Any]]:
-    """The steps of a plan from the last to the first, each with the ids of its inputs."""
+    """The steps of a plan from the last to the first, each with what it does and the ids of its inputs."""
     types = Types(view.session.functions, view.session.config)
+    encoded = encode_statement(StatementPlan(statement_text="", query_plan=plan))["queryPlan"]["physicalPlan"]
     steps: list[dict[str, Any]] = []
-    for number, depth, step in _numbered(plan.physical_plan, 0, 0):
+    for (number, depth, step), texts in zip(_numbered(plan.physical_plan, 0, 0), step_texts(encoded), strict=True):
         steps.append(
             {
                 "id": number,
@@ -74,6 +76,7 @@ def plan_steps(plan: QueryPlan, view: EngineView) -> list[dict[str, Any]]:
                 "step": step.tag,
                 "name": step.query_context,
                 "schema": str(result_schema(step, types.of)),
+                "texts": texts,
                 "inputs": [],
             }
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib.resources import files
+from pathlib import PurePath
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -14,7 +15,7 @@ from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.answers import json_answer
 from kestrel_sql.server.http.context import context_of, principal_of
 
-_TYPES = {"index.html": "text/html", "style.css": "text/css", "page.js": "text/javascript"}
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".txt": "text/plain"}
 
 _HEADERS = {
     "content-security-policy": (
@@ -30,10 +31,11 @@ _HEADERS = {
 async def page(http: HttpRequest) -> Response:
     """Answer `GET /ui` and its files."""
     name = http.path_params.get("file", "index.html")
-    if name not in _TYPES:
+    found = next((each for each in files("kestrel_sql.server.ui").iterdir() if each.name == name), None)
+    kind = _TYPES.get(PurePath(name).suffix)
+    if found is None or kind is None:
         raise ApiError(40400, "The page has no such file")
-    content = files("kestrel_sql.server.ui").joinpath(name).read_bytes()
-    return Response(content, 200, _HEADERS, f"{_TYPES[name]}; charset=utf-8")
+    return Response(found.read_bytes(), 200, _HEADERS, f"{kind}; charset=utf-8")
 
 
 async def page_data(http: HttpRequest) -> Response:

@@ -8,7 +8,7 @@ from kestrel_sql.server.serving.backend import Backend
 
 def query_figures(engine: Backend) -> list[QueryFigures]:
     """The figures of all persistent queries; any thread may ask."""
-    view, progress = engine.view(), engine.progress()
+    view, progress, lags = engine.view(), engine.progress(), engine.lags()
     figures = []
     for query in [*engine.session.queries.values()]:
         rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
@@ -22,6 +22,7 @@ def query_figures(engine: Backend) -> list[QueryFigures]:
                 rows_in=rows_in,
                 rows_out=rows_out,
                 lag=lag,
+                lags=lags.get(query.id, {}),
                 bad_records=engine.errors.bad.counts[query.id],
                 error=error,
             )

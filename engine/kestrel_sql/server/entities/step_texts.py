@@ -1,0 +1,51 @@
+"""What each step of a plan does, in the words of its statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_INPUTS = ("source", "leftSource", "rightSource")
+
+_WORDS = {
+    "topicName": "topic",
+    "filterExpression": "WHERE",
+    "selectExpressions": "SELECT",
+    "tableFunctions": "SELECT",
+    "groupByExpressions": "GROUP BY",
+    "keyExpression": "PARTITION BY",
+    "aggregationFunctions": "AGGREGATE",
+    "windowExpression": "WINDOW",
+    "windowInfo": "WINDOW",
+    "joinType": "JOIN",
+    "leftJoinExpression": "ON",
+    "beforeMillis": "BEFORE",
+    "afterMillis": "AFTER",
+    "graceMillis": "GRACE",
+    "timestampColumn": "TIMESTAMP",
+    "refinementInfo": "EMIT",
+}
+"""The fields of steps that say what a step does, and the word in front of each."""
+
+
+def step_texts(step: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Describe an encoded step, then those above its inputs, each as one line a clause; the step comes first."""
+    yield [f"{word} {text}" for field, word in _WORDS.items() if (text := _text(step.get(field)))]
+    for name in _INPUTS:
+        if name in step:
+            yield from step_texts(step[name])
+
+
+def _text(value: Any) -> str:
+    """The parts of a value that are set, without the names of its members."""
+    match value:
+        case None:
+            return ""
+        case {"value": number, "timeUnit": unit}:
+            return f"{number} {unit}"
+        case Mapping():
+            return " ".join(filter(None, map(_text, value.values())))
+        case [*items]:
+            return ", ".join(map(_text, items))
+        case _:
+            return str(value)

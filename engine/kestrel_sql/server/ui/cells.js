@@ -1,0 +1,46 @@
+// Cells of rows as the server wrote them. A cell is the JSON text of its value: JavaScript has no number for
+// 9007199254740993 and 27.00, and orders the members of {"b": 1, "10": 2} anew.
+import { make } from "./dom.js";
+
+const TOKENS = /"(?:[^"\\]|\\.)*"|[[\]{},]/g;
+
+// The texts of the items of a JSON array.
+export function itemsOf(array) {
+  const items = [];
+  let depth = 0, start = 0;
+  const end = (at) => {
+    const item = array.slice(start, at).trim();
+    if (item) items.push(item);
+    start = at + 1;
+  };
+  for (const { 0: token, index } of array.matchAll(TOKENS)) {
+    if (token === "[" || token === "{") { if (depth++ === 0) start = index + 1; }
+    else if (token === "]" || token === "}") { if (--depth === 0) end(index); }
+    else if (token === "," && depth === 1) end(index);
+  }
+  return items;
+}
+
+// The text to show: a string without its quotes, everything else as it is.
+export const shown = (cell) => cell[0] === '"' ? JSON.parse(cell) : cell === "null" ? "NULL" : cell;
+
+export const isNumeric = (type) => /^(INTEGER|BIGINT|DOUBLE|DECIMAL)\b/.test(type);
+
+export function cellNode(cell, numeric) {
+  const kind = cell === "null" ? "null" : numeric ? "number" : null;
+  return make("td", { class: numeric && kind === "null" ? "null number" : kind }, shown(cell));
+}
+
+// RFC 4180; a NULL is an empty field, an empty string a quoted one.
+export function toCsv(names, rows) {
+  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+  const field = (cell) => cell === "null" ? "" : /^[-\d]/.test(cell) ? cell : quoted(shown(cell));
+  return [names.map(quoted), ...rows.map((row) => row.map(field))].map((fields) => `${fields.join(",")}\r\n`).join("");
+}
+
+// An array of objects, with every number as the server wrote it.
+export function toJson(names, rows) {
+  const keys = names.map((name) => JSON.stringify(name));
+  const objects = rows.map((row) => `  {${row.map((cell, at) => `${keys[at]}: ${cell}`).join(", ")}}`);
+  return `[\n${objects.join(",\n")}\n]\n`;
+}
