@@ -15,7 +15,8 @@ import pytest
 
 from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result, Status, Window
 from kestrel_qtt.cli.main import ExitCode, main
-from kestrel_qtt.drivers.records.prepare import plan_text
+from kestrel_qtt.drivers.records.outcome import event_times, silence
+from kestrel_qtt.drivers.records.prepare import plan_text, prepare
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.report.findings import Finding, write_findings
 from kestrel_qtt.report.html import write_html
@@ -162,6 +163,83 @@ def browser() -> Iterator[Any]:
 def page(browser: Any) -> Iterator[Any]:
     with open_page(browser) as page:
         yield page
+
+
+TIMED = replace(
+    CASE,
+    id="a.yaml::timed",
+    statements=(
+        SQL[0].replace("N INT", "N BIGINT").replace("'JSON')", "'JSON', timestamp='N')"),
+        SQL[1].replace("SIZE 1 SECOND", "SIZE 1 SECOND, GRACE PERIOD 0 SECONDS").replace("WHERE N > 1 ", ""),
+    ),
+    inputs=tuple(
+        InputRecord(topic="orders", key=1, value={"ITEM": "tea", "N": n}, timestamp=5, headers=(("h", b"x"),), line=5)
+        for n in (360000, 720000, 1000)
+    ),
+    outputs=(
+        OutputRecord(topic="COUNTS", key="tea", value={"N": 2}, window=Window(360000, 361000, "time"), line=9),
+        OutputRecord(topic="COUNTS", key="milk", value={"N": 1}, window=Window(720000, 721000, "time"), line=10),
+    ),
+)
+
+
+def timed() -> Result:
+    """A case whose source takes its timestamps from a column: planned, with made-up outputs."""
+    run = prepare(TIMED)
+    assert run.outcome is None
+    written = ActualRecord(
+        key="tea", value={"N": 1}, timestamp=360000, window=Window(360000, 361000, "time"), cause=TIMED.inputs[0],
+        partition=3,
+    )  # fmt: skip
+    made = Produced({"COUNTS": (written,)}, silence=silence(run), event_times=event_times(run))
+    return judge(TIMED, made)
+
+
+def test_a_report_says_what_the_terminal_says(tmp_path: Path) -> None:
+    result = timed()
+    assert "note: 1 window had expired when an input for it came (stream time 720000, grace 0 ms)" in result.reason
+    (case,) = data_of(report(tmp_path, [result]))["cases"]
+    assert case["reason"] == result.reason
+    differs, missing = case["differences"]
+    assert differs["cause"] == "caused by the input of topic orders in a.yaml:5"
+    assert differs["cause"] in result.reason
+    assert (differs["row"], missing["row"]) == (0, None)
+    window = '{"start": 720000, "end": 721000, "type": "time"} (object)'
+    assert [name for name, *_ in missing["columns"]] == ["key", "value", "window"]
+    assert missing["columns"][-1] == ["window", window, ""]
+    assert window in result.reason
+    assert [record["eventTime"] for record in case["inputs"]] == [360000, 720000, 1000]
+    assert case["inputs"][0]["headers"] == [["h", '"eA=="']]
+    assert case["outputs"][0]["partition"] == 3
+    assert "TUMBLING 1 SECONDS 0 SECONDS" in [node["detail"] for node in case["graph"]["nodes"]]
+
+
+@browser_only
+def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
+    page.goto(report(tmp_path, [timed()]).as_uri())
+    for width, height in ((1280, 800), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.reload()
+        page.wait_for_selector("body[data-ready]")
+        assert "caused by the input" in page.inner_text("table.differences")
+        assert "note: 1 window had expired" in page.inner_text("pre.reason")
+        assert page.locator("table.outputs tbody tr").all_inner_texts()[0].count("differs") == 1
+        assert page.locator("table.outputs tr.missing td", has_text="milk").count() == 1
+        assert page.locator("table.inputs tr.cause").count() == 1
+        assert page.locator("svg circle.marked").count() == 1
+        times = [page.locator("circle.in").nth(n).get_attribute("data-time") for n in range(3)]
+        assert times == ["360000", "720000", "1000"]
+        assert "1970-01-01 00:06:00.000" in page.inner_text("table.inputs")
+        heads = page.locator("table.inputs thead th").all_text_contents()
+        assert heads == ["in: topic", "key", "value", "timestamp", "event time", "headers"]
+        is_narrow = "node => node.getBoundingClientRect().right <= innerWidth"
+        assert page.locator(".graph svg").evaluate(is_narrow)
+        assert page.locator(".graph rect").evaluate_all(
+            "all => all.every(node => node.getBoundingClientRect().right <= innerWidth)"
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        letters = "node => node.getBoundingClientRect().width / parseFloat(getComputedStyle(node).fontSize)"
+        assert page.locator("table.inputs td.value").first.evaluate(letters) > 12, "no letter by letter"
 
 
 @browser_only

@@ -9,7 +9,7 @@ import pytest
 
 from kestrel_qtt.cases.model import Case, InputRecord, Produced
 from kestrel_qtt.cli.approve import propose
-from kestrel_qtt.drivers.records.outcome import silence
+from kestrel_qtt.drivers.records.outcome import event_times, silence
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.judge.judge import judge
 
@@ -84,6 +84,27 @@ def test_windows_that_final_loses_without_a_cache() -> None:
     )
     (only,) = said(table, *at(1, 2, 55, 75))
     assert only.startswith(still_open)
+
+
+@pytest.mark.rules("Q8.6")
+@pytest.mark.parametrize(
+    ("column", "values", "properties"),
+    [
+        ("b BIGINT", (1, 25, 9, 21, None), "timestamp='b'"),
+        ("b TIMESTAMP", (1, 25, 9, 21, None), "timestamp='b'"),
+        ("b STRING", ("00.001", "00.025", "00.009", "00.021", "?"), "timestamp='b', timestamp_format='ss.SSS'"),
+    ],
+)
+def test_windows_over_the_times_of_a_column(column: str, values: tuple[object, ...], properties: str) -> None:
+    stream = STREAM.replace("b INT", column).replace("'JSON'", f"'JSON', {properties}")
+    window = "TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 0 MILLISECONDS)"
+    table = f"CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s WINDOW {window} GROUP BY k;"
+    given = [InputRecord(topic="s", key="k", value={"B": value}, timestamp=5) for value in values]
+    run = prepare(case(f"{stream} {table}", *given))
+    assert run.outcome is None
+    (sentence,) = silence(run)
+    assert sentence.startswith("1 window had expired when an input for it came (stream time 25, grace 0 ms)")
+    assert event_times(run) == (1, 25, 9, 21, None)
 
 
 @pytest.mark.rules("Q8.6")

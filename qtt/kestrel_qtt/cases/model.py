@@ -311,7 +311,8 @@ class Produced:
     """The case ran to its end.
 
     `records` holds the records that its queries wrote, by topic, in order. `serdes` belong to the last query. `silence`
-    says which inputs had no effect, one sentence each.
+    says which inputs had no effect, one sentence each. `event_times` are those of the inputs of the case (ms), None for
+    one that was dropped for want of a timestamp; empty if they are not known.
     """
 
     records: Mapping[str, tuple[ActualRecord, ...]]
@@ -320,6 +321,7 @@ class Produced:
     log: tuple[LogEntry, ...] = ()
     serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
     silence: tuple[str, ...] = ()
+    event_times: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

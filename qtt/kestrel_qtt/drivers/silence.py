@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kestrel_qtt.cases.model import InputRecord
+from kestrel_qtt.drivers.event_times import EventTimes
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import did_you_mean
 from kestrel_sql.plan.document import QueryPlan
@@ -18,7 +19,7 @@ from kestrel_sql.plan.steps.streams import (
     StreamGroupByV2,
     StreamSelectV1,
 )
-from kestrel_sql.session.session import Session
+from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.build.steps.aggregates import grace_and_retention, has_cache
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, Window
 from kestrel_sql.topics.records import Record
@@ -60,15 +61,20 @@ def _without_column(source: Source, value: object) -> Iterator[str]:
     yield from (name for name in value if name not in columns and name.upper() not in {c.upper() for c in columns})
 
 
-def late_inputs(plan: QueryPlan, feed: Sequence[Record], settings: Mapping[str, str]) -> Iterator[str]:
+def late_inputs(session: Session, query: PersistentQuery, feed: Sequence[Record]) -> Iterator[str]:
     """Count the windows that had expired before an input for them came, and those that EMIT FINAL holds back or loses.
 
-    `feed` is what the query was fed, in order, and `settings` are those it runs with. A query that filters, joins or
-    sets its own timestamps is left out, because its stream time is not that of the inputs.
+    `feed` is what the query was fed, in order. A query that filters or joins is left out, because its stream time is
+    not that of the inputs.
     """
-    found = _windowed(plan.physical_plan)
-    times = [record.timestamp for record in feed if record.value is not None]
-    if found is None or not times:
+    plan = query.plan
+    windowed = _windowed(plan.physical_plan)
+    if windowed is None or plan.sources[0] not in session.catalog.sources:
+        return
+    found, read = windowed
+    event_times = EventTimes(session, session.catalog.sources[plan.sources[0]], read.timestamp_column)
+    times = [time for record in feed if (time := event_times.of(record)) is not None]
+    if not times:
         return
     window, final = found.window_expression.window, found.window_expression.emit is Emit.FINAL
     grace, retention = grace_and_retention(window)
@@ -94,7 +100,7 @@ def late_inputs(plan: QueryPlan, feed: Sequence[Record], settings: Mapping[str, 
             f"{are} still open at stream time {newest}: EMIT FINAL emits a window when an input comes "
             f"{grace} ms or more after its end: {plan.query_id}"
         )
-    if lost := 0 if has_cache(settings) else _lost(window, times, grace, retention):
+    if lost := 0 if has_cache(query.config) else _lost(window, times, grace, retention):
         were = "1 window was" if lost == 1 else f"{lost} windows were"
         yield (
             f"{were} lost: without a cache (cache.max.bytes.buffering is 0), EMIT FINAL emits no window that began "
@@ -116,8 +122,8 @@ def _lost(window: Window, times: Sequence[int], grace: int, retention: int) -> i
     return lost
 
 
-def _windowed(top: Step) -> StreamWindowedAggregateV1 | None:
-    """The windowed aggregate of a query whose rows all come to it, at the times of their records."""
+def _windowed(top: Step) -> tuple[StreamWindowedAggregateV1, StreamSourceV1] | None:
+    """The windowed aggregate of a query whose rows all come to it, and their source."""
     found: StreamWindowedAggregateV1 | None = None
     step: Step | None = top
     while step is not None and not isinstance(step, StreamSourceV1):
@@ -126,7 +132,7 @@ def _windowed(top: Step) -> StreamWindowedAggregateV1 | None:
         elif found is not None and not isinstance(step, _PASSING):
             return None
         step = getattr(step, "source", None)
-    return found if isinstance(step, StreamSourceV1) and step.timestamp_column is None else None
+    return None if found is None or not isinstance(step, StreamSourceV1) else (found, step)
 
 
 def _windows(window: Window, time: int) -> Iterator[tuple[int, int]]:

@@ -185,11 +185,17 @@ def table(rows: Sequence[Difference]) -> str:
 
 
 def _contents(record: OutputRecord | ActualRecord) -> str:
-    """The parts of a record that only one side has."""
+    return "\n".join(f"  {name:<9}  {show(value)}" for name, value in contents(record))
+
+
+def contents(record: OutputRecord | ActualRecord) -> list[tuple[str, Actual]]:
+    """The parts of a record that only one side has, by name."""
     parts: list[tuple[str, Actual]] = [("key", record.key), ("value", record.value)]
     parts += [("timestamp", record.timestamp)] if record.timestamp is not None else []
     parts += [("window", _window(record.window))] if record.window is not None else []
-    return "\n".join(f"  {name:<9}  {show(value)}" for name, value in parts)
+    parts += [("partition", record.partition)] if record.partition else []
+    parts += [("headers", _headers(record.headers))] if record.headers else []
+    return parts
 
 
 def _window(window: Window | None) -> Actual:

@@ -9,14 +9,14 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result, Window
-from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences
+from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result
+from kestrel_qtt.judge.diff import Comparison, RecordDifference, cause_text, contents, topic_differences
 from kestrel_qtt.judge.json_text import show, write_json
 from kestrel_qtt.report.plan_graph import plan_graph
 from kestrel_qtt.report.text import Summary
@@ -67,7 +67,7 @@ def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
                 "reason": result.reason,
                 "compared": str(case.matching),
                 "script": None if case.script is None else case.script.as_posix(),
-                "inputs": [_input(record, case) for record in case.inputs],
+                "inputs": list(_inputs(case, result.outcome)),
                 **_records(case, result.outcome, inputs),
                 **_plan(case, explain),
             }
@@ -98,17 +98,23 @@ def _records(case: Case, outcome: Any, inputs: dict[int, int]) -> dict[str, Any]
     found: list[dict[str, Any]] = []
     for topic in topics:
         written = outcome.records.get(topic, ())
+        rows = {id(record): len(outputs) + number for number, record in enumerate(written)}
         outputs += [_output(topic, record, inputs) for record in written]
         if case.outputs is not None and (not case.tolerant or any(record.topic == topic for record in expected)):
             wanted = [record for record in expected if record.topic == topic]
-            found += map(_difference, topic_differences(topic, wanted, written, Comparison.of(case)))
+            differences = topic_differences(topic, wanted, written, Comparison.of(case))
+            found += [_difference(each, case, rows.get(id(each.actual))) for each in differences]
     return {"outputs": outputs, "differences": found}
 
 
-def _input(record: InputRecord, case: Case) -> dict[str, Any]:
-    value = record.value if record.cells is None else dict(record.cells)
-    file = (record.file or case.file).as_posix()
-    return {**_shown(record.topic, record.key, value, record), "place": f"{file}:{record.line}" if record.line else ""}
+def _inputs(case: Case, outcome: Any) -> Iterator[dict[str, Any]]:
+    times = outcome.event_times if isinstance(outcome, Produced) and outcome.event_times else None
+    for number, record in enumerate(case.inputs):
+        value = record.value if record.cells is None else dict(record.cells)
+        file = (record.file or case.file).as_posix()
+        place = f"{file}:{record.line}" if record.line else ""
+        shown = {**_shown(record.topic, record.key, value, record), "place": place}
+        yield shown if times is None else {**shown, "eventTime": times[number]}
 
 
 def _output(topic: str, record: ActualRecord, inputs: dict[int, int]) -> dict[str, Any]:
@@ -122,33 +128,36 @@ def _shown(topic: str, key: Any, value: Any, record: InputRecord | OutputRecord 
         "key": write_json(key),
         "value": write_json(value),
         "timestamp": record.timestamp,
-        "window": _window(record.window),
+        "window": None if record.window is None else [record.window.start, record.window.end],
+        "headers": [[name, write_json(content)] for name, content in record.headers],
+        "partition": record.partition,
+        "offset": record.offset,
     }
 
 
-def _window(window: Window | None) -> list[int] | None:
-    return None if window is None else [window.start, window.end]
-
-
-def _difference(each: RecordDifference) -> dict[str, Any]:
+def _difference(each: RecordDifference, case: Case, row: int | None) -> dict[str, Any]:
+    """How a record differs; `row` is its number among the outputs, `expected` the record if none was written."""
     kind = "order" if each.moved_to is not None else "missing" if each.actual is None else "differs"
+    missing = each.expected if each.actual is None else None
+    cause = None if each.actual is None else each.actual.cause
     return {
         "topic": each.topic,
         "index": each.index,
         "line": None if each.expected is None else each.expected.line,
         "kind": "unexpected" if each.expected is None else kind,
         "columns": list(_columns(each)),
+        "cause": "" if cause is None else cause_text(cause, case.file),
+        "row": row,
+        "expected": None if missing is None else _shown(each.topic, missing.key, missing.value, missing),
     }
 
 
 def _columns(each: RecordDifference) -> Iterator[tuple[str, str, str]]:
-    """Column, expected and actual; of a record that only one side has, its key and value."""
+    """Column, expected and actual; of a record that only one side has, all that it has."""
     if each.columns:
         yield from ((d.column, show(d.expected), show(d.actual)) for d in each.columns)
         return
-    for name in ("key", "value", "timestamp"):
-        sides: Iterable[Any] = (
-            getattr(side, name) if side is not None else None for side in (each.expected, each.actual)
-        )
-        left, right = sides
-        yield name, "" if each.expected is None else show(left), "" if each.actual is None else show(right)
+    only = each.expected or each.actual
+    for name, value in [] if only is None else contents(only):
+        shown = show(value)
+        yield name, "" if each.expected is None else shown, "" if each.actual is None else shown

@@ -16,9 +16,12 @@ _DETAILS = (
     "keyExpression",
     "joinType",
     "windowExpression",
+    "windowInfo",
+    "tableFunctions",
+    "aggregationFunctions",
 )
 _VERSION = re.compile(r"V\d+$")
-_LONGEST = 90
+_LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,23 @@ def _steps(step: Mapping[str, Any], query: str) -> Iterator[tuple[str, tuple[str
 
 
 def _detail(step: Mapping[str, Any]) -> str:
-    for field in _DETAILS:
-        value = step.get(field)
-        if value:
-            parts = [part for part in value.values() if part] if isinstance(value, dict) else value
-            text = ", ".join(map(str, parts)) if isinstance(parts, list) else str(parts)
-            return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return ""
+    text = next(filter(None, (_text(step.get(field)) for field in _DETAILS)), "")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _text(value: Any) -> str:
+    """The parts of a value that are set, without the names of its members."""
+    match value:
+        case None:
+            return ""
+        case {"value": number, "timeUnit": unit}:
+            return f"{number} {unit}"
+        case Mapping():
+            return " ".join(filter(None, map(_text, value.values())))
+        case list():
+            return ", ".join(map(_text, value))
+        case _:
+            return str(value)
 
 
 def _layers(nodes: list[str], edges: list[tuple[str, str]]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from kestrel_sql.server.open import Running
 from tests.chromium import browser_only, open_page, start_browser
@@ -18,8 +18,9 @@ pytestmark = [
 ]
 
 
-WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-SIZES = pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "390"])
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+SIZES = (WIDE, PHONE)
 
 ROWS = """
     CREATE STREAM exact (id BIGINT KEY, text STRING, price DECIMAL(12, 2), rate DOUBLE, many ARRAY<DECIMAL(4, 2)>,
@@ -49,14 +50,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def size() -> dict[str, int]:
-    return WIDE
-
-
-@pytest.fixture
-def page(browser: Browser, url: str, size: dict[str, int]) -> Iterator[Page]:
+def page(browser: Browser, url: str) -> Iterator[Page]:
     with open_page(browser, ignored="status of 400") as page:
-        page.set_viewport_size(size)  # type: ignore[arg-type]
+        page.set_viewport_size(WIDE)
         page.goto(f"{url}/")
         assert page.url == f"{url}/ui"
         yield page
@@ -86,7 +82,7 @@ def test_statements_of_the_prompt_change_what_the_page_shows(page: Page) -> None
         " PARTITIONS=1);",
     )
     expect(page.locator("#result")).to_contain_text("Stream created", timeout=60_000)
-    page.locator("#application .node", has_text="MADE").click()
+    page.locator("#application .node.stream", has_text="MADE").click()
     expect(page.locator("#sources details[open]")).to_contain_text("ARRAY<STRING>")
     expect(page.locator("#application .node.topic", has_text="made")).to_be_visible()
     page.reload()
@@ -96,48 +92,55 @@ def test_statements_of_the_prompt_change_what_the_page_shows(page: Page) -> None
     expect(page.locator("#history option")).to_have_count(2)
 
 
-@SIZES
-def test_numbers_are_shown_as_they_are(page: Page, size: dict[str, int]) -> None:
+def test_numbers_are_shown_as_they_are(page: Page) -> None:
     run(page, "/* a */ -- b\nSELECT * FROM exact EMIT CHANGES LIMIT 2;")
     expect(page.locator("#result output")).to_have_text("2 rows", timeout=90_000)
-    full, nulls = page.locator("#result tbody tr").all()
-    assert full.locator("td").all_inner_texts() == [
-        "9007199254740993", "NULL", "1234567890.10", "3.0", "[27.00]", '{"BIG":9007199254740993,"HALF":2.0}',
-        '{"k":9007199254740993}',
-    ]  # fmt: skip
-    assert nulls.locator("td").all_inner_texts()[:3] == ["2", "NULL", "27.00"]
-    assert full.locator("td.null").count() == 0, "the text 'NULL' is no NULL"
-    assert nulls.locator("td.null").count() == 5
-    assert full.locator("td").first.evaluate("node => getComputedStyle(node).textAlign") == "right"
+    for size in SIZES:
+        page.set_viewport_size(size)
+        full, nulls = page.locator("#result tbody tr").all()
+        assert full.locator("td").all_inner_texts() == [
+            "9007199254740993", "NULL", "1234567890.10", "3.0", "[27.00]", '{"BIG":9007199254740993,"HALF":2.0}',
+            '{"k":9007199254740993}',
+        ]  # fmt: skip
+        assert nulls.locator("td").all_inner_texts()[:3] == ["2", "NULL", "27.00"]
+        assert full.locator("td.null").count() == 0, "the text 'NULL' is no NULL"
+        assert nulls.locator("td.null").count() == 5
+        assert full.locator("td").first.evaluate("node => getComputedStyle(node).textAlign") == "right"
+        assert width(page) <= size["width"]
     for kind, found in (("CSV", '9007199254740993,"NULL",1234567890.10,3.0,'), ("JSON", '"PRICE": 1234567890.10')):
         with page.expect_download() as download:
             page.get_by_role("button", name=kind, exact=True).click()
         assert found in download.value.path().read_text()
-    assert width(page) <= size["width"]
 
 
-@SIZES
-def test_the_prompt_runs_statements_and_queries_one_after_another(page: Page, size: dict[str, int]) -> None:
-    text = "SHOW PROPERTIES; -- all\nDESCRIBE totals EXTENDED;\nSELECT * FROM totals;\nSELECT nothing FROM orders;\nSHOW TABLES;"
+def test_the_prompt_runs_statements_and_queries_one_after_another(page: Page) -> None:
+    text = """SHOW PROPERTIES; -- all
+        DESCRIBE totals EXTENDED;
+        SELECT * FROM totals;
+        SELECT nothing FROM orders;
+        SHOW TABLES;"""
     run(page, text)
     expect(page.locator("#outcome")).to_have_text("failed; 1 statement not run", timeout=90_000)
+    assert is_in_view(page, "#result .result")
     shown, pulled, refused = page.locator("#result .result").all()
     expect(shown.locator("td", has_text="ksql.service.id").first).to_be_attached()
     expect(shown).to_contain_text("Partitions")
     assert shown.locator("pre").count() == 1, "the statement; everything else is in tables"
     expect(pulled.locator("thead")).to_contain_text("ITEM")
     expect(refused.get_by_role("alert")).to_contain_text("Line: 4, Col: 8")
-    assert is_in_view(page, "#result .result")
-    grid = shown.locator(".grid").nth(1)
+    grid = shown.locator(".grid", has_text="ksql.service.id").last
     grid.evaluate("node => { node.scrollTop = node.scrollHeight; }")
-    head, top = (node.evaluate("node => node.getBoundingClientRect().top") for node in (grid.locator("thead"), grid))
-    if size is WIDE:
-        sticky = grid.locator("th").first.evaluate("node => node.getBoundingClientRect().top")
-        assert head < top - 10
-        assert abs(sticky - top) < 2
+    top, row, head = (
+        node.evaluate("node => node.getBoundingClientRect().top")
+        for node in (grid, grid.locator("tr").nth(1), grid.locator("th").first)
+    )
+    assert row < top - 10, "it is scrolled"
+    assert abs(head - top) < 2, "its header is not"
+    page.set_viewport_size(PHONE)
+    assert width(page) <= PHONE["width"]
     run(page, "EXPLAIN CTAS_TOTALS_0;")
     expect(page.locator("#result .result table").first).to_contain_text("CTAS_TOTALS_0", timeout=60_000)
-    assert width(page) <= size["width"]
+    assert width(page) <= PHONE["width"]
 
 
 def test_rows_of_a_push_query_come_while_it_runs_and_escape_stops_it(page: Page, url: str, server: Running) -> None:
@@ -152,8 +155,9 @@ def test_rows_of_a_push_query_come_while_it_runs_and_escape_stops_it(page: Page,
     assert server.service.figures().push_clients == 0
 
 
-@SIZES
-def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size: dict[str, int]) -> None:
+@pytest.mark.parametrize("size", SIZES, ids=["1280", "390"])
+def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
     names = page.locator("#application .node span")
     expect(names.filter(has_text="CTAS_TOTALS_0")).to_be_visible()
     assert {"orders", "ORDERS", "CTAS_TOTALS_0", "TOTALS"} <= {*names.all_inner_texts()}

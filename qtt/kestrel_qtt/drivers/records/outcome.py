@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records
+from kestrel_qtt.drivers.event_times import EventTimes
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.silence import late_inputs, unread_inputs
 from kestrel_qtt.drivers.stored_plan import last_serdes
@@ -36,13 +37,26 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
         log=tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log),
         serdes=last_serdes(session) if case.serdes is not None else {},
         silence=silence(run),
+        event_times=event_times(run),
     )
+
+
+def event_times(run: CaseRun) -> tuple[int | None, ...]:
+    """The event time of each input of a case: that of the first source over its topic that takes it from a column."""
+    times: dict[int, int | None] = {}
+    for topic in dict.fromkeys(record.topic for record in run.inputs):
+        source = next((each for each in run.session.sources_of_topic(topic) if each.timestamp_column), None)
+        if source is not None:
+            reader = EventTimes(run.session, source, source.timestamp_column)
+            own = (record for record in run.inputs if record.topic == topic)
+            times.update({id(run.given[each.topic, each.partition, each.offset]): reader.of(each) for each in own})
+    return tuple(times.get(id(given), given.timestamp) for given in run.case.inputs)
 
 
 def silence(run: CaseRun) -> tuple[str, ...]:
     """Say which inputs of a case had no effect."""
     queries = run.session.queries.values()
-    late = (each for query in queries for each in late_inputs(query.plan, run.feed_of(query), query.config))
+    late = (each for query in queries for each in late_inputs(run.session, query, run.feed_of(query)))
     return (*unread_inputs(run.session, run.case.inputs, [query.plan for query in queries]), *late)
 
 

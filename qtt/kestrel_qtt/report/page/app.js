@@ -71,8 +71,8 @@
       make("h2", {}, make("span", { class: each.status }, `${each.status} `), each.name),
       make("p", { class: "dim" }, `${each.file}:${each.line} · ${each.seconds} s${each.rules.length ? ` · rules ${each.rules.join(", ")}` : ""}${each.compared ? ` · compared ${each.compared}` : ""}`),
     ];
-    if (each.reason && !each.differences.length) parts.push(make("pre", {}, each.reason));
-    if (each.differences.length) parts.push(make("h3", {}, "Differences"), differences(each));
+    if (each.differences.length) parts.push(make("h3", {}, "Differences"), make("div", { class: "wide" }, differences(each)));
+    if (each.reason) parts.push(make("h3", {}, each.status === "failed" ? "Why it failed" : "Reason"), make("pre", { class: "reason" }, each.reason));
     parts.push(make("h3", {}, each.script ? `Statements of ${each.script}` : "Statements"), ...each.statements.map(highlighted));
     if (each.inputs.length || each.outputs.length) parts.push(make("h3", {}, "Records"), timeline(each), records(each));
     if (each.graph && each.graph.nodes.length) parts.push(make("h3", {}, "Plan"), graph(each.graph));
@@ -85,12 +85,13 @@
     const body = make("tbody");
     for (const one of each.differences) {
       const what = { differs: "differs", missing: "is missing", unexpected: "is not expected", order: "stands elsewhere" }[one.kind];
-      body.append(make("tr", {}, make("th", { colspan: 3 }, `topic ${one.topic}, record ${one.index} ${what}${one.line ? ` (line ${one.line})` : ""}`)));
+      body.append(make("tr", {}, make("th", { colspan: 3 }, `topic ${one.topic}, record ${one.index} ${what}${one.line ? ` (line ${one.line})` : ""}`,
+        one.cause ? make("small", { class: "dim" }, ` ${one.cause}`) : null)));
       for (const [column, expected, actual] of one.columns)
-        body.append(make("tr", {}, make("td", {}, column), make("td", { class: "expected" }, expected), make("td", { class: "actual" }, actual)));
+        body.append(make("tr", {}, cell("", column), cell("expected", expected, "expected"), cell("actual", actual, "actual")));
     }
     const head = make("thead", {}, make("tr", {}, ...["column", "expected", "actual"].map((name) => make("th", {}, name))));
-    return make("table", { class: "differences" }, head, body);
+    return make("table", { class: "differences cards" }, head, body);
   }
 
   function hit(cause) {
@@ -104,56 +105,106 @@
     return node;
   }
 
+  // Epoch milliseconds, and beside them what people read.
+  const readable = (ms) => Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString().replace("T", " ").replace("Z", "") : "";
+  const instant = (ms) => ms === null || ms === undefined ? [] : [String(ms), make("small", { class: "dim" }, ` ${readable(ms)}`)];
+  const cell = (head, text, kind) => make("td", { "data-head": head, class: kind }, ...(Array.isArray(text) ? text : [text]).filter((part) => part !== ""));
+
+  const COLUMNS = [
+    ["key", (row) => row.key], ["value", (row) => row.value], ["timestamp", (row) => instant(row.timestamp)],
+    ["event time", (row) => row.eventTime === null ? "none: dropped" : instant(row.eventTime), (row) => "eventTime" in row && row.eventTime !== row.timestamp],
+    ["window", (row) => row.window ? [...instant(row.window[0]), " – ", ...instant(row.window[1])] : "", (row) => row.window],
+    ["partition", (row) => String(row.partition ?? ""), (row) => row.partition],
+    ["headers", (row) => row.headers.map(([name, value]) => `${name}: ${value}`).join(", "), (row) => row.headers.length],
+  ];
+
+  // A record that differs carries the word for it; one that is missing stands where it was expected.
   function records(each) {
-    const table = (title, rows, isInput) => {
-      const body = make("tbody", {}, ...rows.map((row, n) => causes(make("tr", { title: isInput ? row.place : null },
-        ...[row.topic, row.key, row.value, row.timestamp ?? "", row.window ? row.window.join(" – ") : ""].map((cell) => make("td", {}, String(cell)))), isInput ? n : row.cause)));
-      const head = make("thead", {}, make("tr", {}, ...[title, "key", "value", "timestamp", "window"].map((name) => make("th", {}, name))));
-      return make("table", { class: isInput ? "inputs" : "outputs" }, head, body);
-    };
-    return make("div", {}, table("in: topic", each.inputs, true), make("p", {}), table("out: topic", each.outputs, false));
+    const marks = new Map(each.differences.filter((one) => one.row !== null).map((one) => [one.row, one.kind]));
+    const outputs = each.outputs.map((row, n) => ({ ...row, mark: marks.get(n) }));
+    for (const one of each.differences.filter((missing) => missing.expected).reverse()) {
+      const own = outputs.findIndex((row) => row.topic === one.topic);
+      outputs.splice(own < 0 ? outputs.length : own + one.index, 0, { ...one.expected, cause: null, mark: "missing" });
+    }
+    const guilty = new Set(outputs.filter((row) => row.mark).map((row) => row.cause));
+    const inputs = each.inputs.map((row, n) => ({ ...row, cause: n, mark: guilty.has(n) ? "cause" : undefined }));
+    return make("div", {}, table("in: topic", inputs, "inputs"), make("p", {}), table("out: topic", outputs, "outputs"));
   }
 
+  function table(title, rows, kind) {
+    const columns = [[title, (row) => row.mark ? [row.topic, make("small", { class: "mark" }, ` ${row.mark}`)] : row.topic],
+      ...COLUMNS.filter(([, , shows]) => !shows || rows.some(shows))];
+    const body = make("tbody", {}, ...rows.map((row) => causes(make("tr", { title: row.place || null, class: row.mark ? `marked ${row.mark}` : null },
+      ...columns.map(([head, text]) => cell(head, text(row), head === "value" ? "value" : null))), row.cause)));
+    const head = make("thead", {}, make("tr", {}, ...columns.map(([name]) => make("th", {}, name))));
+    return make("div", { class: "wide" }, make("table", { class: `${kind} cards` }, head, body));
+  }
+
+  // At the event times of the inputs: those of a TIMESTAMP column, where there is one.
   function timeline(each) {
-    const all = [...each.inputs.map((row, n) => ({ ...row, way: "in", cause: n })), ...each.outputs.map((row) => ({ ...row, way: "out" }))];
-    const times = all.flatMap((row) => [row.timestamp ?? 0, ...(row.window || [])]).filter((time) => Math.abs(time) < 8e15);
-    const low = Math.min(...times), span = Math.max(Math.max(...times) - low, 1), left = 130, width = 620;
+    const timeOf = (row) => row.eventTime ?? row.timestamp ?? 0;
+    const marks = new Map(each.differences.filter((one) => one.row !== null).map((one) => [one.row, one.kind]));
+    const all = [...each.inputs.map((row, n) => ({ ...row, way: "in", cause: n })), ...each.outputs.map((row, n) => ({ ...row, way: "out", mark: marks.get(n) }))];
+    const times = all.flatMap((row) => [timeOf(row), ...(row.window || [])]).filter((time) => Math.abs(time) < 8e15);
+    const low = Math.min(...times), span = Math.max(Math.max(...times) - low, 1);
+    const room = Math.min($("case").clientWidth - 44, 780), left = Math.min(130, room * 0.3), width = room - left - 30, letters = Math.floor(left / 6.5);
     const x = (time) => left + 10 + (Math.min(Math.max(time - low, 0), span) / span) * width;
     const lanes = [...new Set(all.map((row) => `${row.way} ${row.topic}`))];
-    const picture = svg("svg", { viewBox: `0 0 ${left + width + 30} ${lanes.length * 34 + 26}`, width: left + width + 30, role: "img", "aria-label": "records on a time line" });
+    const picture = svg("svg", { viewBox: `0 0 ${left + width + 30} ${lanes.length * 34 + 40}`, width: left + width + 30, role: "img", "aria-label": "records on a time line" });
     lanes.forEach((lane, n) => {
       const y = n * 34 + 20;
-      picture.append(svg("line", { x1: left, y1: y, x2: left + width + 20, y2: y, class: "edge" }), svg("text", { x: 2, y: y + 4 }, lane.length > 22 ? `${lane.slice(0, 21)}…` : lane));
+      picture.append(svg("line", { x1: left, y1: y, x2: left + width + 20, y2: y, class: "edge" }), svg("text", { x: 2, y: y + 4 }, lane.length > letters ? `${lane.slice(0, letters - 1)}…` : lane));
       const seen = {};
       for (const row of all.filter((one) => `${one.way} ${one.topic}` === lane)) {
         if (row.window) picture.append(svg("rect", { x: x(row.window[0]), y: y - 10, width: Math.max(x(row.window[1]) - x(row.window[0]), 3), height: 20, class: "window" }));
-        const at = x(row.timestamp ?? 0), pile = (seen[Math.round(at / 6)] = (seen[Math.round(at / 6)] || 0) + 1) - 1;
-        const dot = svg("circle", { cx: at, cy: y - Math.min(pile, 3) * 5, r: 5, class: row.way }, svg("title", {}, `${row.topic} at ${row.timestamp}\nkey ${row.key}\nvalue ${row.value}`));
+        const at = x(timeOf(row)), pile = (seen[Math.round(at / 6)] = (seen[Math.round(at / 6)] || 0) + 1) - 1;
+        const dot = svg("circle", { cx: at, cy: y - Math.min(pile, 3) * 5, r: 5, class: row.mark ? `${row.way} marked` : row.way, "data-time": timeOf(row) },
+          svg("title", {}, `${row.topic} at ${timeOf(row)} (${readable(timeOf(row))})\nkey ${row.key}\nvalue ${row.value}${row.mark ? `\n${row.mark}` : ""}`));
         picture.append(causes(dot, row.cause));
       }
     });
-    picture.append(svg("text", { x: left, y: lanes.length * 34 + 20 }, String(low)), svg("text", { x: left + width - 60, y: lanes.length * 34 + 20 }, String(low + span)));
+    const foot = (time, at, anchor) => [[String(time), 20], [readable(time), 34]].map(([text, down]) => svg("text", { x: at, y: lanes.length * 34 + down, "text-anchor": anchor, class: down > 20 ? "dim" : null }, text));
+    picture.append(...foot(low, left, "start"), ...foot(low + span, left + width + 20, "end"));
     return make("div", { class: "wide timeline" }, picture);
   }
 
+  // From the topics at the top to the last sink, as wide as the page lets it be; a detail takes the lines that it needs.
   function graph(plan) {
-    const wide = 190, high = 62, place = {};
-    const columns = Math.max(...plan.nodes.map((node) => node.layer)) + 1, rows = Math.max(...plan.nodes.map((node) => node.row)) + 1;
-    for (const node of plan.nodes) place[node.id] = [node.layer * wide + 6, node.row * high + 6];
-    const picture = svg("svg", { viewBox: `0 0 ${columns * wide} ${rows * high}`, width: columns * wide, role: "img", "aria-label": "plan" },
-      svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "edge" }))));
-    for (const [from, to] of plan.edges) {
-      const [x1, y1] = place[from], [x2, y2] = place[to];
-      picture.append(svg("path", { d: `M${x1 + 150} ${y1 + 22} C${x1 + 172} ${y1 + 22} ${x2 - 22} ${y2 + 22} ${x2} ${y2 + 22}`, class: "edge", "marker-end": "url(#arrow)" }));
+    const gap = 12, line = 14, most = 6, columns = Math.max(...plan.nodes.map((node) => node.row)) + 1;
+    const wide = Math.min(420, Math.max(150, ($("case").clientWidth - 44) / columns - gap)), letters = Math.floor((wide - 16) / 6.6);
+    const lines = new Map(plan.nodes.map((node) => [node.id, [...wrapped(node.label, letters, 2), ...wrapped(node.detail, letters, most)]]));
+    const layers = Array.from({ length: Math.max(...plan.nodes.map((node) => node.layer)) + 1 }, (_, layer) => plan.nodes.filter((node) => node.layer === layer));
+    const place = {}, high = (node) => lines.get(node.id).length * line + 12;
+    let top = 4;
+    for (const layer of layers) {
+      for (const node of layer) place[node.id] = [4 + node.row * (wide + gap), top];
+      top += Math.max(0, ...layer.map(high)) + 24;
     }
-    const short = (text) => (text.length > 25 ? `${text.slice(0, 24)}…` : text);
+    const width = columns * (wide + gap) - gap + 8;
+    const picture = svg("svg", { viewBox: `0 0 ${width} ${top}`, width, height: top, role: "img", "aria-label": "plan" },
+      svg("defs", {}, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { d: "M0 0 L8 4 L0 8 z", class: "edge" }))));
+    const byId = new Map(plan.nodes.map((node) => [node.id, node]));
+    for (const [from, to] of plan.edges) {
+      const x1 = place[from][0] + wide / 2, y1 = place[from][1] + high(byId.get(from)), x2 = place[to][0] + wide / 2, y2 = place[to][1];
+      picture.append(svg("path", { d: `M${x1} ${y1} C${x1} ${y1 + 14} ${x2} ${y2 - 14} ${x2} ${y2}`, class: "edge", "marker-end": "url(#arrow)" }));
+    }
     for (const node of plan.nodes) {
-      const [x, y] = place[node.id];
-      picture.append(svg("g", {}, svg("rect", { x, y, width: 150, height: 44, rx: node.is_topic ? 20 : 4, class: node.is_topic ? "topic" : "box" }),
-        svg("text", { x: x + 8, y: y + (node.detail ? 18 : 26) }, short(node.label)), svg("text", { x: x + 8, y: y + 35, class: "dim" }, short(node.detail)),
+      const [x, y] = place[node.id], names = wrapped(node.label, letters, 2).length;
+      picture.append(svg("g", {}, svg("rect", { x, y, width: wide, height: high(node), rx: node.is_topic ? 16 : 4, class: node.is_topic ? "topic" : "box" }),
+        ...lines.get(node.id).map((text, n) => svg("text", { x: x + 8, y: y + 16 + n * line, class: n < names ? null : "dim" }, text)),
         svg("title", {}, `${node.label}\n${node.detail}`)));
     }
     return make("div", { class: "wide graph" }, picture);
+  }
+
+  function wrapped(text, letters, most) {
+    const lines = [];
+    for (let rest = text; rest && lines.length < most;) {
+      const space = rest.length <= letters ? rest.length : rest.lastIndexOf(" ", letters), at = space > letters / 3 ? space : letters;
+      lines.push(lines.length === most - 1 && rest.length > at ? `${rest.slice(0, letters - 1)}…` : rest.slice(0, at));
+      rest = rest.slice(at).trimStart();
+    }
+    return lines;
   }
 
   function theme() {
