@@ -151,7 +151,7 @@ def test_offsets_have_ascii_digits(name):
 def test_gap_and_overlap() -> None:
     zone = zone_of("America/New_York")
     assert java_time.parse_instant("2024-03-10 02:30", "yyyy-MM-dd HH:mm", zone) == 1_710_055_800_000
-    assert java_time.parse_instant("2024-11-03 01:30", "yyyy-MM-dd HH:mm", zone) == 1_730_615_400_000
+    assert java_time.parse_instant("2024-11-03 01:30", "yyyy-MM-dd HH:mm", zone) == 1_730_611_800_000
 
 
 def test_times_and_dates() -> None:
@@ -236,3 +236,22 @@ def test_simple_dates(text: str, pattern: str, days: int) -> None:
 def test_simple_dates_fail(text: str, pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_simple_date(text, pattern)
+
+
+@pytest.mark.rules("L11.5")
+@pytest.mark.parametrize(
+    ("day", "offset"),
+    [
+        ("1973-04-28", -5),
+        ("1973-04-29", -4),
+        ("1974-01-06", -4),
+        ("1974-11-24", -5),
+        ("1975-02-23", -4),
+        ("2025-03-20", -5),
+        ("2025-07-01", -4),
+        ("2025-11-02", -5),
+    ],
+)
+def test_names_of_america_keep_the_daylight_saving_of_system_v(day: str, offset: int) -> None:
+    noon = java_time.parse_instant(f"{day} 12:00Z", "yyyy-MM-dd HH:mmX", UTC)
+    assert java_time.parse_instant(f"{day} 12:00 EST", "yyyy-MM-dd HH:mm z", UTC) == noon - offset * 3_600_000

@@ -101,7 +101,8 @@ def parse_time(text: str, pattern: str) -> int:
 def parse_instant(text: str, pattern: str, default: Zone) -> int:
     """Read an instant and return ms since the epoch.
 
-    Missing fields are those of 1970-01-01T00:00 in the zone of the text, or in `default` if the text has none.
+    Missing fields are those of 1970-01-01T00:00 in the zone of the text, or in `default` if the text has none. A local
+    time that exists twice is the first one.
 
     Raises:
         ValueError: the pattern is invalid or the text does not match.
@@ -118,23 +119,10 @@ def parse_instant(text: str, pattern: str, default: Zone) -> int:
     nanos = _nanos(resolved)
     days, nanos = days + nanos // DAY_NANOS, nanos % DAY_NANOS
     local = days * _DAY_SECONDS + nanos // SECOND_NANOS
-    exact = resolved.offset is not None and resolved.days is not None and resolved.nanos is not None
-    if exact and resolved.offset is not None:
-        second = local - resolved.offset
-    else:
-        second = zone.to_instant(
-            local, None if resolved.zone else _offset_in_1970(resolved, zone, nanos // SECOND_NANOS)
-        )
+    exact = resolved.days is not None and resolved.nanos is not None
+    offset = resolved.offset if exact else None
+    second = zone.to_instant(local) if offset is None else local - offset
     return second * 1_000 + nanos % SECOND_NANOS // _MILLI_NANOS
-
-
-def _offset_in_1970(resolved: Resolved, zone: Zone, second_of_day: int) -> int:
-    """Return the offset on the same day of 1970, which Java keeps if the local time exists twice."""
-    day = 0
-    if resolved.days is not None:
-        day = resolved.days - to_days(to_civil(resolved.days)[0], 1, 1)
-    local = day * _DAY_SECONDS + second_of_day
-    return local - zone.to_instant(local)
 
 
 def _days(resolved: Resolved) -> int:

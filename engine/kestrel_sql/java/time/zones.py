@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from kestrel_sql.java.time.system_v import system_v
+
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)", re.ASCII)
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
 _PREFIX = re.compile(r"(UTC|GMT|UT)([+-].*)?")
@@ -44,17 +46,16 @@ class Zone:
             return self.id
         return self._aware(_within_years(second)).tzname() or self.id
 
-    def to_instant(self, local_second: int, preferred: int | None = None) -> int:
+    def to_instant(self, local_second: int) -> int:
         """Return the instant, in seconds since the epoch, of a local time given in seconds as if it were UTC.
 
-        As in `ZonedDateTime.ofLocal`, a time that exists twice takes its first offset, or the second if that is
-        `preferred`; a time in a gap moves forward by the length of the gap.
+        As in `LocalDateTime.atZone`, a time that exists twice takes its first offset; a time in a gap moves forward by
+        the length of the gap.
         """
         if self.region is None:
             return local_second - self.fixed
         local = (_EPOCH + timedelta(seconds=_within_years(local_second))).replace(tzinfo=self.region)
-        first, second = (_seconds(local.replace(fold=fold).utcoffset()) for fold in (0, 1))
-        return local_second - (second if first > second == preferred else first)
+        return local_second - _seconds(local.utcoffset())
 
     def _aware(self, second: int) -> datetime:
         return (_EPOCH + timedelta(seconds=second)).replace(tzinfo=ZoneInfo("UTC")).astimezone(self.region)
@@ -91,7 +92,7 @@ def zone_of(name: str) -> Zone:
     if not _REGION.fullmatch(name) or name in _NOT_IN_JAVA or name.startswith(("posix/", "right/")):
         raise ValueError(f"Invalid ID for region-based ZoneId, invalid format: {name[:100]}")
     try:
-        return Zone(name, ZoneInfo(name))
+        return Zone(name, system_v(name) or ZoneInfo(name))
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError(f"Unknown time-zone ID: {name[:100]}") from error
 
