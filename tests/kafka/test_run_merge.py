@@ -2,36 +2,107 @@
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, TopicPartition
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import from_members, to_members
 from kestrel_sql.kafka.client.positions import Offsets, Position
-from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
+from kestrel_sql.kafka.source import look_ahead, merged_source
+from kestrel_sql.kafka.source.merge import FeedOrder, TimeMerge
+from kestrel_sql.kafka.source.merged_source import RECORDS, MergedReader, SourceSpec
+from kestrel_sql.spark.io.topics import ARROW_INPUT
 
-Log = Mapping[Position, list[int]]
-"""The timestamps of each partition."""
+Log = Mapping[Position, list[int | None]]
+"""The timestamps of each partition by offset.
+
+None is an offset that no consumer sees: the end of a transaction, a record of an aborted one, or one that compaction
+removed. -1 is a record without a timestamp.
+"""
+
+KINDS: Mapping[str, Callable[[random.Random, int], list[int | None]]] = {
+    "in order": lambda random_, at: [at],
+    "with late records": lambda random_, at: [max(0, at + random_.choice([0, 3, 30]) * random_.randint(-1, 1))],
+    "of few times": lambda random_, at: [at // 50],
+    "in transactions": lambda random_, at: [at, *([None] if random_.random() < 0.2 else [])],
+    "one record a transaction": lambda random_, at: [at, None],
+    "with aborted transactions": lambda random_, at: [at, *([None] * 30 if random_.random() < 0.1 else [])],
+    "compacted": lambda random_, at: [at if random_.random() < 0.3 else None],
+    "of the time of the log": lambda random_, at: [1_700_000_000_000 + at],
+    "without timestamps": lambda random_, at: [-1 if random_.random() < 0.5 else at],
+    "only aborted": lambda random_, at: [None],
+    "empty": lambda random_, at: [],
+}
+"""What a topic may hold, by the time of a record."""
+
+_END = KafkaError._PARTITION_EOF
 
 
-def first_from(logs: Log, time: int) -> Offsets:
-    found = {p: next((at for at, ts in enumerate(log) if ts >= time), None) for p, log in logs.items()}
-    return {p: at for p, at in found.items() if at is not None}
+@dataclass(slots=True)
+class FakeConsumer:
+    """A consumer of partitions: it sends what is visible in pieces, and the end of each partition."""
+
+    logs: Log
+    random: random.Random
+    at: dict[Position, int] = field(default_factory=dict)
+    sent: Counter[tuple[Position, int]] = field(default_factory=Counter)
+
+    def assign(self, places: Sequence[TopicPartition]) -> None:
+        self.at.clear()
+        self.incremental_assign(places)
+
+    def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
+        for place in places:
+            assert (place.topic, place.partition) not in self.at
+            self.at[place.topic, place.partition] = place.offset
+
+    def incremental_unassign(self, places: Sequence[TopicPartition]) -> None:
+        for place in places:
+            del self.at[place.topic, place.partition]
+
+    def unassign(self) -> None:
+        self.at.clear()
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        assert most > 0
+        reading = [position for position, at in self.at.items() if at <= len(self.logs[position])]
+        if not reading:
+            return []
+        position = self.random.choice(reading)
+        found: list[Message] = []
+        while len(found) < min(most, 25) and self.at[position] <= len(self.logs[position]):
+            offset = self.at[position]
+            self.at[position] += 1
+            is_end = offset == len(self.logs[position])
+            time = None if is_end else self.logs[position][offset]
+            if is_end or time is not None:
+                self.sent[position, offset] += not is_end
+                error = KafkaError(_END) if is_end else None
+                kind = TIMESTAMP_NOT_AVAILABLE if time == -1 else 1
+                found.append(Message(*position, offset, b"k", b"", None, error, (kind, time or 0)))
+        return found
 
 
 def merged(logs: Log, start: Offsets, end: Offsets) -> list[tuple[Position, int]]:
     """The oldest of the next records, again and again, as Kafka Streams takes them."""
-    heads = [(log[start[p]], number, p, start[p]) for number, (p, log) in enumerate(logs.items()) if start[p] < end[p]]
-    heapq.heapify(heads)
+    ranges = {p: [at for at in range(start[p], end[p]) if log[at] is not None] for p, log in logs.items()}
+    waiting = {p: deque(offsets) for p, offsets in ranges.items() if offsets}
     taken = []
-    while heads:
-        _, number, position, offset = heapq.heappop(heads)
-        taken.append((position, offset))
-        if offset + 1 < end[position]:
-            heapq.heappush(heads, (logs[position][offset + 1], number, position, offset + 1))
+    while waiting:
+        position = min(waiting, key=lambda p: max(0, logs[p][waiting[p][0]] or 0))
+        taken.append((position, waiting[position].popleft()))
+        if not waiting[position]:
+            del waiting[position]
     return taken
 
 
@@ -45,10 +116,18 @@ def taken(merge: TimeMerge) -> list[tuple[Position, int]]:
     return [((row["name"], 0), row["off"]) for row in rows.to_pylist()] if rows else []
 
 
+def shuffled(random_: random.Random) -> list[int]:
+    """Timestamps, many of them out of order."""
+    spread = random_.choice([0, 3, 30])
+    return [
+        max(0, at * random_.randint(0, 5) + random_.randint(-spread, spread)) for at in range(random_.randint(0, 80))
+    ]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_rows_that_arrive_in_pieces_are_merged_as_if_all_were_there(seed: int) -> None:
     random_ = random.Random(seed)
-    logs = logs_of(random_)
+    logs = {(name, 0): shuffled(random_) for name in "abc"}
     merge, found, at = TimeMerge(len(logs)), [], dict.fromkeys(logs, 0)
     ended: set[Position] = set()
     while not merge.is_done:
@@ -65,86 +144,127 @@ def test_rows_that_arrive_in_pieces_are_merged_as_if_all_were_there(seed: int) -
     assert found == merged(logs, dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()})
 
 
-def in_batches(logs: Log, limit: int, *, first: Offsets | None = None) -> list[list[tuple[Position, int]]]:
-    """Take batch after batch; the records from `first` on arrive when those before are taken."""
-    start: dict[Position, int] = dict.fromkeys(logs, 0)
-    batches, there = [], dict(logs)
-    cutter = Cutter(lambda time: first_from(there, time))
-    for ends in (first, {p: len(log) for p, log in logs.items()}):
-        if ends is not None:
-            there = {p: log[: ends[p]] for p, log in logs.items()}
-            while start != ends:
-                end = cutter.cut(start, ends, limit)
-                batches.append(merged(logs, start, end))
-                assert batches[-1], "a batch makes progress"
-                start = end
-    return batches
+@dataclass(slots=True)
+class Source:
+    """A merged source over logs."""
+
+    logs: Log
+    random: random.Random
+    looked: FakeConsumer = field(init=False)
+    read: FakeConsumer = field(init=False)
+    reader: MergedReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin in another process."""
+        self.looked, self.read = FakeConsumer(self.logs, self.random), FakeConsumer(self.logs, self.random)
+        counts = Counter(topic for topic, _ in self.logs)
+        spec = SourceSpec(config=KafkaConfig(servers="none:1"), partitions=counts, start={}, limit=1)
+        self.reader = MergedReader(spec, lambda batches: batches, SCHEMA)
+
+    def batches(self, limit: int, ends: Sequence[Offsets], restarts: float = 0) -> Iterator[Batch]:
+        """Take batch after batch to the first ends, then to the second, and so on."""
+        start: Offsets = dict.fromkeys(self.logs, 0)
+        for end in ends:
+            self.reader._offsets = SimpleNamespace(ends=lambda _, end=end: end)  # type: ignore[assignment]
+            while start != end:
+                if self.random.random() < restarts:
+                    self.restart()
+                    self.reader._offsets = SimpleNamespace(ends=lambda _, end=end: end)  # type: ignore[assignment]
+                after = self.reader.latestOffset(to_members(start), ReadMaxRows(limit))
+                assert from_members(after) != start, "a batch makes progress"
+                yield start, from_members(after), [*self.tasks(start, after)]
+                start = from_members(after)
+
+    def tasks(self, start: Offsets, end: Mapping[str, Mapping[str, int]]) -> Iterator[list[tuple[Position, int]]]:
+        """The records of each task in their order."""
+        for task in self.reader.partitions(to_members(start), end):  # type: ignore[arg-type]
+            rows = [row for batch in self.reader.read(task) for row in batch.to_pylist() if row[RECORDS] is None]
+            assert [row["feed"] for row in rows] == sorted(row["feed"] for row in rows)
+            yield [((row["topic"], row["part"]), row["off"]) for row in rows]
 
 
-def logs_of(random_: random.Random) -> Log:
-    """Records of three topics, many of them out of order."""
-    spread = random_.choice([0, 3, 30])
+Batch = tuple[Offsets, Offsets, list[list[tuple[Position, int]]]]
+"""Where it begins and ends, and what its tasks read."""
+
+SCHEMA = pa.schema([(RECORDS, pa.int64()), *ARROW_INPUT])
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log, random.Random], Source]:
+    def opened(logs: Log, random_: random.Random) -> Source:
+        found = Source(logs, random_)
+        monkeypatch.setattr(look_ahead, "open_consumer", lambda _: found.looked)
+        monkeypatch.setattr(merged_source, "_consumer", lambda _: found.read)
+        return found
+
+    return opened
+
+
+def logs_of(random_: random.Random, kinds: Sequence[str]) -> Log:
+    """A topic of each kind, of one partition to three."""
     return {
-        (topic, 0): [
-            max(0, at * random_.randint(0, 5) + random_.randint(-spread, spread))
-            for at in range(random_.randint(0, 80))
+        (f"{number}", partition): [
+            entry
+            for at in range(random_.randint(0, 60))
+            for entry in KINDS[kind](random_, at * random_.choice([1, 1, 1, 3]))
         ]
-        for topic in ("a", "b", "c")
+        for number, kind in enumerate(kinds)
+        for partition in range(random_.choice([1, 3]))
     }
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_cut_into_batches_cannot_be_seen(seed: int) -> None:
-    random_ = random.Random(seed)
-    logs = logs_of(random_)
-    whole = merged(logs, dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()})
-    batches = in_batches(logs, random_.randint(1, 30))
-    assert [item for batch in batches for item in batch] == whole
+def ends_of(logs: Log) -> dict[Position, int]:
+    return {position: len(log) for position, log in logs.items()}
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_late_records_do_not_show_the_cut(seed: int) -> None:
-    random_ = random.Random(seed)
-    logs = logs_of(random_)
-    first = {p: random_.randint(0, len(log)) for p, log in logs.items()}
-    whole = merged(logs, dict.fromkeys(logs, 0), first) + merged(logs, first, {p: len(log) for p, log in logs.items()})
-    batches = in_batches(logs, random_.randint(1, 30), first=first)
-    assert [item for batch in batches for item in batch] == whole
+@pytest.mark.parametrize("restarts", [0, 0.3], ids=["uncut", "restarted"])
+@pytest.mark.parametrize("limit", [1, 7, 30, 100, 1_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cut_into_batches_cannot_be_seen(
+    source: Callable[[Log, random.Random], Source], kind: str, limit: int, restarts: float
+) -> None:
+    random_ = random.Random(f"{kind}{limit}")
+    logs = logs_of(random_, [kind, kind, random_.choice([*KINDS])])
+    first = {position: random_.randint(0, len(log)) for position, log in logs.items()}
+    found, start = [], dict.fromkeys(logs, 0)
+    for begin, end, tasks in source(logs, random_).batches(limit, [first, ends_of(logs)], restarts):
+        found += merged(logs, begin, end)
+        assert [task for task in tasks if task] == _by_task(merged(logs, begin, end))
+    assert found == merged(logs, start, first) + merged(logs, first, ends_of(logs)), "later records show no cut"
 
 
-def test_older_rows_of_a_table_come_before_newer_ones_of_a_stream() -> None:
-    logs = {("table", 0): list(range(1000)), ("stream", 0): list(range(5000, 6000))}
-    order = [topic for batch in in_batches(logs, 100) for (topic, _), _ in batch]
+def _by_task(records: Sequence[tuple[Position, int]]) -> list[list[tuple[Position, int]]]:
+    """The records of each partition number in their order."""
+    numbers = sorted({partition for (_, partition), _ in records})
+    return [[each for each in records if each[0][1] == number] for number in numbers]
+
+
+def test_batches_are_of_the_size_of_their_limit(source: Callable[[Log, random.Random], Source]) -> None:
+    logs: Log = {
+        ("a", 0): [*range(0, 4000, 2)],
+        ("b", 0): [*chain.from_iterable((at, None) for at in range(1, 4000, 2))],
+    }
+    opened = source(logs, random.Random(0))
+    sizes = [len(tasks[0]) for _, _, tasks in opened.batches(100, [ends_of(logs)])]
+    assert sizes[:-1] == [100] * (len(sizes) - 1)
+    assert max(opened.looked.sent.values()) == 1, "a record is looked at once"
+
+
+def test_older_rows_of_a_table_come_before_newer_ones_of_a_stream(
+    source: Callable[[Log, random.Random], Source],
+) -> None:
+    logs: Log = {("table", 0): [*range(1000)], ("stream", 0): [*range(5000, 6000)]}
+    opened = source(logs, random.Random(0))
+    order = [topic for *_, (task,) in opened.batches(100, [ends_of(logs)]) for (topic, _), _ in task]
     assert order == ["table"] * 1000 + ["stream"] * 1000
 
 
-def test_batches_keep_to_the_limit_where_timestamps_differ() -> None:
-    logs = {("a", 0): list(range(0, 4000, 2)), ("b", 0): list(range(1, 4000, 2))}
-    sizes = [len(batch) for batch in in_batches(logs, 100)]
-    assert max(sizes) <= 100
-    assert len(sizes) <= 80
-
-
-def test_the_broker_is_asked_about_once_for_a_batch() -> None:
-    logs = {("table", 0): list(range(2000)), ("stream", 0): [50_000 + 10 * at for at in range(2000)]}
-    asked: list[int] = []
-
-    def ask(time: int) -> Offsets:
-        asked.append(time)
-        return first_from(logs, time)
-
-    cutter, batches = Cutter(ask), 0
-    start, ends = dict.fromkeys(logs, 0), {p: len(log) for p, log in logs.items()}
-    while start != ends:
-        start, batches = cutter.cut(start, ends, 50), batches + 1
-    assert 80 <= batches <= 100
-    # The first two search for a time, and so does the one in which the other topic begins, at another rate.
-    assert len(asked) < 2 * batches + 150
-
-
-def test_records_of_one_timestamp_are_one_batch() -> None:
-    logs = {("a", 0): [7] * 50, ("b", 0): [7] * 50}
-    assert [len(batch) for batch in in_batches(logs, 10)] == [100]
+def test_records_of_one_timestamp_are_one_batch(source: Callable[[Log, random.Random], Source]) -> None:
+    logs: Log = {("a", 0): [7] * 50, ("b", 0): [7] * 50}
+    assert [len(tasks[0]) for _, _, tasks in source(logs, random.Random(0)).batches(10, [ends_of(logs)])] == [100]
 
 
 def test_nothing_is_taken_while_an_input_may_still_give_something_older() -> None:

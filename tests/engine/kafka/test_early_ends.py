@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, Message
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import until_ends
 from kestrel_sql.kafka.source import merged_source
-from kestrel_sql.kafka.source.merged_source import RECORDS, MergedReader, SourceSpec, _by_topic
+from kestrel_sql.kafka.source.merged_source import RECORDS, MergedReader, SourceSpec
+from kestrel_sql.kafka.source.ranges import by_position
 from kestrel_sql.spark.io.topics import ARROW_INPUT
 
 _END = KafkaError._PARTITION_EOF
@@ -86,6 +87,7 @@ def test_a_topic_is_read_to_the_end_that_was_asked_for(
     assert [record.offset for records in chunks for record in records] == expected
 
 
-def test_messages_of_another_partition_are_left_out() -> None:
+def test_messages_are_told_apart_by_partition() -> None:
     given = [message(0), message(7, partition=1), message(1)]
-    assert [each.offset() for each in _by_topic(given, 0)["in"]] == [0, 1]
+    found = {position: [each.offset() for each in own] for position, own in by_position(given).items()}
+    assert found == {("in", 0): [0, 1], ("in", 1): [7]}

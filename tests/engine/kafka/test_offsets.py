@@ -70,15 +70,6 @@ def test_offsets_are_asked_of_the_leader_of_today(code: int) -> None:
     assert asked.ends([("in", 0), ("in", 1)], 5.0) == {("in", 0): 7, ("in", 1): 7}
 
 
-def test_a_time_without_a_record_is_no_missing_answer() -> None:
-    asked, admin = offsets(_GONE)
-    assert asked.from_time([("in", 0)], 1000) == {("in", 0): 7}
-    admin.list_offsets = lambda request, **_: {  # type: ignore[method-assign]
-        each: _done(SimpleNamespace(offset=-1)) for each in request
-    }
-    assert asked.from_time([("in", 0)], 1000) == {}
-
-
 def _done(answer: Any) -> Future[Any]:
     future = Future[Any]()
     future.set_result(answer)

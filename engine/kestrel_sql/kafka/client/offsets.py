@@ -24,7 +24,6 @@ _ANSWER_S = 5.0
 _LOOK_S = 0.5
 _MARKED_S = 0.05
 _SETTLED_S = 10.0
-_NONE = -1
 _SPEC: Any = OffsetSpec
 _FIRST_S = 1.0
 """How long an answer may take before other leaders are looked for; twice as long each time."""
@@ -153,14 +152,6 @@ class BrokerOffsets:
                 return False
             time.sleep(_MARKED_S)
         return True
-
-    def from_time(self, positions: Iterable[Position], time: int) -> dict[Position, int]:
-        """Return the first offset of each partition whose record has at least this timestamp (ms).
-
-        Partitions without one are left out.
-        """
-        found = self._ask(positions, _SPEC.for_timestamp(time))
-        return {position: offset for position, offset in found.items() if offset != _NONE}
 
     def _ask(
         self,

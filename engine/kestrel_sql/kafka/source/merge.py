@@ -8,8 +8,9 @@ The result therefore does not depend on the cut into batches.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,6 @@ import pyarrow as pa
 
 from kestrel_sql.kafka.client.positions import Offsets, Position
 from kestrel_sql.spark.io.columns import rows_at
-
-FirstFrom = Callable[[int], Offsets]
-"""Returns the first offset of each partition whose record has at least a timestamp (ms).
-
-Partitions without one are left out.
-"""
 
 LAST_TIME = (1 << 62) - 1
 """Later (ms) than any timestamp."""
@@ -33,94 +28,111 @@ Numbers = npt.NDArray[np.int64]
 _Piece = tuple[Numbers, pa.RecordBatch]
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The records of a partition that were looked at: their offsets and timestamps (ms).
+
+    Attributes:
+        offsets: the offsets, rising.
+        times: the timestamps, in the order of the offsets.
+        reach: the offset up to which the partition was looked at.
+    """
+
+    offsets: Numbers
+    times: Numbers
+    reach: int
+
+
+class LookAhead(Protocol):
+    """Looks at the records that come next in partitions, as a consumer sees them."""
+
+    def begin(self, start: Offsets, ends: Offsets) -> None:
+        """Look at these ranges from now on; what is known of them is kept."""
+
+    def seen(self) -> Mapping[Position, Stretch]:
+        """Return what was looked at of each range, from its start; it may reach beyond its end."""
+
+    def look(self, positions: Collection[Position]) -> None:
+        """Look at more records of these partitions."""
+
+    def forget(self) -> None:
+        """Forget everything."""
+
+
 @dataclass(slots=True)
 class Cutter:
     """Computes where batches end.
 
-    `first_from` asks the broker, so it is called rarely: once for a batch at a steady rate.
-
     A batch ends at a timestamp T: in every partition before the first record with T or later. It exceeds its limit only
-    if no T gives
-    a smaller batch: with very many equal timestamps, or records that are very late.
+    if no T gives a smaller batch, with very many equal timestamps. The end depends only on the arguments and the
+    records. The broker could say which record has T or later, but it also counts what no consumer sees: the ends of
+    transactions, whose time is that of the broker's clock, and the records of aborted ones.
     """
 
-    first_from: FirstFrom
-    _last: int = 0
-    """The end (ms) of the last batch."""
-    _step: int = 0
-    """The expected length (ms) of the next batch; 0 before the first."""
+    ahead: LookAhead
 
     def cut(self, start: Offsets, ends: Offsets, limit: int) -> dict[Position, int]:
         """Return the end of a batch of about `limit` records that starts at `start`.
 
         The partitions end at `ends` now.
         """
-        behind = [position for position, end in ends.items() if end > start[position]]
-        if sum(ends[position] - start[position] for position in behind) <= limit:
+        behind = {position: end for position, end in ends.items() if end > start[position]}
+        if sum(end - start[position] for position, end in behind.items()) <= limit:
+            self.ahead.forget()
             return dict(ends)
-        search = _Search(start, ends, behind, self.first_from)
-        at = search.last_within(limit, self._last + self._step, self._step)
-        if not search.is_cut(at):
-            at = search.first_cut(at)
-        # 90 % of the estimate, because a batch that is too large takes another search.
-        self._step = max(1, (at - self._last) * limit * 9 // (search.size(at) * 10))
-        self._last = at
-        return search.at(at)
+        self.ahead.begin(start, behind)
+        while True:
+            known = {position: _Ages.of(each, behind[position]) for position, each in self.ahead.seen().items()}
+            time = _end_of_batch([*known.values()], limit)
+            if time is not None:
+                return {**ends, **{position: each.first_from(time) for position, each in known.items()}}
+            bound = min(each.bound for each in known.values())
+            # Those that hold the end back, and, since the client sends all at once, those that will do so.
+            self.ahead.look(
+                [
+                    position
+                    for position, each in known.items()
+                    if not each.is_whole and (each.bound == bound or len(each.ages) <= limit)
+                ]
+            )
 
 
-@dataclass(slots=True)
-class _Search:
-    start: Offsets
-    ends: Offsets
-    behind: Sequence[Position]
-    first_from: FirstFrom
-    found: dict[int, Offsets] = field(default_factory=dict)
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """What is known of a range: the age of each record, which is the newest timestamp (ms) so far, as in a merge."""
 
-    def first(self, time: int) -> Offsets:
-        if time not in self.found:
-            self.found[time] = {} if time >= LAST_TIME else self.first_from(time)
-        return self.found[time]
+    offsets: Numbers
+    ages: Numbers
+    end: int
+    is_whole: bool
 
-    def at(self, time: int) -> dict[Position, int]:
-        first = self.first(time)
-        return {p: min(end, max(self.start[p], first.get(p, end))) for p, end in self.ends.items()}
+    @staticmethod
+    def of(stretch: Stretch, end: int) -> _Ages:
+        inside = int(np.searchsorted(stretch.offsets, end))
+        ages = np.maximum.accumulate(stretch.times[:inside])
+        return _Ages(stretch.offsets[:inside], ages, end, is_whole=stretch.reach >= end)
 
-    def size(self, time: int) -> int:
-        return sum(end - self.start[position] for position, end in self.at(time).items())
+    @property
+    def bound(self) -> int:
+        """The age (ms) that the records which are not known have at least."""
+        if self.is_whole:
+            return LAST_TIME
+        return int(self.ages[-1]) if len(self.ages) else 0
 
-    def is_cut(self, time: int) -> bool:
-        """Whether the batch up to `time` is a prefix of the whole merge.
+    def first_from(self, time: int) -> int:
+        at = int(np.searchsorted(self.ages, time))
+        return int(self.offsets[at]) if at < len(self.offsets) else self.end
 
-        No partition has already been read beyond it.
-        """
-        first = self.first(time)
-        return self.size(time) > 0 and all(first.get(p, self.ends[p]) >= self.start[p] for p in self.behind)
 
-    def last_within(self, limit: int, guess: int, step: int) -> int:
-        """A timestamp whose batch has `limit` / 2 to `limit` records if there is one, or else at most `limit`.
-
-        Tries `guess` first, then timestamps at a distance of `step`, twice `step` and so on.
-        """
-        low, high, middle = 0, LAST_TIME, guess
-        while high - low > 1:
-            if not low < middle < high:
-                middle = (low + high) // 2
-            size = self.size(middle)
-            if limit // 2 <= size <= limit:
-                return middle
-            low, high = (middle, high) if size <= limit else (low, middle)
-            is_far = step > 0 and (low == 0 or high == LAST_TIME)
-            middle = (low + high) // 2 if not is_far else low + step if high == LAST_TIME else high - step
-            step *= 2
-        return low
-
-    def first_cut(self, low: int) -> int:
-        """The first timestamp after `low` at which the batch may end."""
-        high = LAST_TIME
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.is_cut(middle) else (middle, high)
-        return high
+def _end_of_batch(known: Sequence[_Ages], limit: int) -> int | None:
+    """The timestamp (ms) at which a batch of `limit` records ends; None if too little is known."""
+    bound = min(each.bound for each in known)
+    ages = np.concatenate([each.ages[: np.searchsorted(each.ages, bound)] for each in known])
+    if len(ages) <= limit:
+        return bound if bound == LAST_TIME else None
+    ages.partition(limit)
+    time = int(ages[limit])
+    return time if time > ages[:limit].min() else time + 1
 
 
 class TimeMerge:

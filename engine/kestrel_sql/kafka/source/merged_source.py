@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count, groupby
-from operator import itemgetter
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.consume import READER
 from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.source.look_ahead import BrokerAhead
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
+from kestrel_sql.kafka.source.ranges import (
+    AT_ONCE,
+    MESSAGE,
+    PATIENCE_S,
+    WAIT_S,
+    Range,
+    RangeRead,
+    by_position,
+    open_consumer,
+    silence,
+    times_of,
+)
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.columns import widened
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, empty_lists, wire_input
@@ -35,20 +44,10 @@ NAME = "kestrel_merged"
 RECORDS = "records"
 """The column that the source adds: the last row of a task has the number of records that it read, and nothing else."""
 
-_AT_ONCE = 10_000
-"""The most messages that are asked for at a time."""
-
 _numbers = count()
-
-_PATIENCE_S = 120.0
-_NO_TIME = 0
-_WAIT_S = 0.05
 
 _CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
 """What a consumer says of a record."""
-
-_MESSAGE: Any = Message
-"""Its methods are taken from the class: to call one by name takes five times as long."""
 
 _consumers: Kept[str, Any] = Kept(1)
 """The consumer of this worker process."""
@@ -120,17 +119,10 @@ def merged_source(spec: SourceSpec, function: Pass, schema: str) -> type[MergedS
     return type("PassingSource", (MergedSource,), members)
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    topic: str
-    start: int
-    end: int
-
-
 class _Task(InputPartition):
     """The ranges of one partition number."""
 
-    def __init__(self, number: int, tasks: int, ranges: Sequence[_Range]) -> None:
+    def __init__(self, number: int, tasks: int, ranges: Sequence[Range]) -> None:
         super().__init__(number)
         self.number = number
         self.tasks = tasks
@@ -146,7 +138,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._function, self._schema = function, schema
         self._offsets: BrokerOffsets | None = None
         self._target: dict[Position, int] | None = None
-        self._cutter = Cutter(self._first_from)
+        self._cutter = Cutter(BrokerAhead(topics.config))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets from which a query without a checkpoint starts."""
@@ -175,7 +167,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = []
         for number in range(count):
             ranges = [
-                _Range(topic, begin[topic, number], finish[topic, number])
+                Range(topic, number, begin[topic, number], finish[topic, number])
                 for topic, partitions in self._topics.partitions.items()
                 if number < partitions and finish[topic, number] > begin[topic, number]
             ]
@@ -198,9 +190,6 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield widened(made, self._schema)
         yield widened(pa.RecordBatch.from_pydict({RECORDS: pa.array([read])}), self._schema)
 
-    def _first_from(self, moment: int) -> Mapping[Position, int]:
-        return self._broker().from_time(self._topics.positions, moment)
-
     def _broker(self) -> BrokerOffsets:
         if self._offsets is None:
             self._offsets = BrokerOffsets(self._topics.config)
@@ -221,90 +210,45 @@ def _batches(config: KafkaConfig, task: _Task) -> Batches:
 def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
     """The records of a task in the order of their timestamps, as rows of `_CONSUMED`."""
     merge = TimeMerge(len(task.ranges))
-    reads = {wanted.topic: _Read(at, wanted) for at, wanted in enumerate(task.ranges)}
+    reads = {(each.topic, each.partition): (number, RangeRead(each)) for number, each in enumerate(task.ranges)}
     consumer = _consumer(config)
-    consumer.assign([TopicPartition(wanted.topic, task.number, wanted.start) for wanted in task.ranges])
-    deadline = time.monotonic() + _PATIENCE_S
+    consumer.assign([TopicPartition(*position, read.reach) for position, (_, read) in reads.items()])
+    deadline = time.monotonic() + PATIENCE_S
     try:
         while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
-            messages = consumer.consume(min(_AT_ONCE, sum(read.left for read in reads.values())), timeout=_WAIT_S)
-            for topic, own in _by_topic(messages, task.number).items():
-                read = reads.get(topic)
-                if read is not None:
-                    deadline = time.monotonic() + _PATIENCE_S
-                    merge.offer(read.number, read.rows(own, config))
+            left = sum(read.left for _, read in reads.values())
+            messages = consumer.consume(min(AT_ONCE, left), timeout=WAIT_S)
+            for position, own in by_position(messages).items():
+                if position in reads:
+                    number, read = reads[position]
+                    deadline = time.monotonic() + PATIENCE_S
+                    records, offsets = read.records(own, config)
+                    inside = bisect_left(offsets, read.wanted.end)
+                    merge.offer(number, _rows(read.wanted.topic, records[:inside], offsets[:inside]))
                     if not read.left:
-                        merge.end(read.number)
+                        merge.end(number)
                         # Or else the records behind the range would come, too.
-                        consumer.incremental_unassign([TopicPartition(topic, task.number)])
-                        del reads[topic]
+                        consumer.incremental_unassign([TopicPartition(*position)])
+                        del reads[position]
             rows = merge.take()
             if rows is not None:
                 yield rows
             if not messages and time.monotonic() > deadline:
-                raise QueryError(_timeout_message(config, task))
+                raise silence(config, task.ranges)
     finally:
         consumer.unassign()
 
 
-def _by_topic(messages: Sequence[Any], partition: int) -> Mapping[str, list[Any]]:
-    """The messages of a partition number by topic; the client returns them in long runs."""
-    if {*map(_MESSAGE.partition, messages)} - {partition}:
-        messages = [message for message in messages if message.partition() == partition]
-    found: dict[str, list[Any]] = defaultdict(list)
-    for topic, run in groupby(messages, _MESSAGE.topic):
-        found[topic].extend(run)
-    return found
-
-
-@dataclass(slots=True)
-class _Read:
-    """A range that a task reads, its number in the merge, and how many of its offsets are left."""
-
-    number: int
-    wanted: _Range
-    left: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.left = self.wanted.end - self.wanted.start
-
-    def rows(self, messages: Sequence[Any], config: KafkaConfig) -> pa.RecordBatch:
-        """The records among messages of the partition, as rows of `_CONSUMED`.
-
-        Raises:
-            QueryError: the broker does not let the partition be read.
-        """
-        failed, records = [], messages
-        if any(map(_MESSAGE.error, messages)):
-            failed = [message for message in messages if message.error() is not None]
-            records = [message for message in messages if message.error() is None]
-        offsets = [*map(_MESSAGE.offset, records)]
-        if offsets:
-            self.left = max(0, self.wanted.end - 1 - offsets[-1])
-        for message in failed:
-            error = message.error()
-            # The last offsets may be control records of transactions, which consumers do not see; then the end of the
-            # partition is reported. A leader that is new may report an earlier end at first.
-            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
-                self.left = max(0, self.wanted.end - message.offset())
-            elif not error.retriable() and error.code() not in _TRANSIENT:
-                position = f"{self.wanted.topic}, partition {message.partition()}, offset {self.wanted.start}"
-                raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
-        inside = bisect_left(offsets, self.wanted.end)
-        return _rows(self.wanted.topic, records[:inside], offsets[:inside])
-
-
 def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
     """Records of a topic as rows of `_CONSUMED`."""
-    headers = [*map(_MESSAGE.headers, records)]
-    times = np.fromiter(map(itemgetter(1), map(_MESSAGE.timestamp, records)), np.int64, len(records))
+    headers = [*map(MESSAGE.headers, records)]
     columns: dict[str, Any] = {
         "topic": pa.repeat(pa.scalar(topic), len(records)),
         "off": offsets,
-        "ts": np.maximum(times, _NO_TIME),
-        "key": [*map(_MESSAGE.key, records)],
-        "value": [*map(_MESSAGE.value, records)],
+        "ts": times_of(records),
+        "key": [*map(MESSAGE.key, records)],
+        "value": [*map(MESSAGE.value, records)],
         "headers": [[{"key": key, "value": value} for key, value in each or ()] for each in headers]
         if any(headers)
         else empty_lists(len(records), HEADERS),
@@ -314,15 +258,5 @@ def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.Reco
     return pa.RecordBatch.from_arrays(arrays, schema=_CONSUMED)
 
 
-_TRANSIENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})  # noqa: SLF001 - public constants
-"""Errors after which the library retries by itself."""
-
-
-def _timeout_message(config: KafkaConfig, task: _Task) -> str:
-    ranges = ", ".join(f"{wanted.topic} from offset {wanted.start} to {wanted.end}" for wanted in task.ranges)
-    return f"the broker {config.servers} sent no record of partition {task.number} for {_PATIENCE_S:.0f} s: {ranges}"
-
-
 def _consumer(config: KafkaConfig) -> Any:
-    own = {"group.id": "kestrel", "auto.offset.reset": "error", "log_level": 0}
-    return _consumers.get(config, "", lambda: Consumer({**config.client(), **READER, **own}))
+    return _consumers.get(config, "", lambda: open_consumer(config))
