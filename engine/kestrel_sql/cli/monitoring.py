@@ -112,6 +112,7 @@ def _counts(state: QueryState) -> QueryCounts:
         rows_in=state.rows_in,
         rows_out=state.rows_out,
         bad_records=state.bad_records,
+        late_records=state.late_records,
         lag=None if state.lag is None else sum(state.lag.values()),
         batch=None if state.batch < 0 else state.batch,
         state_rows=state.state_rows,

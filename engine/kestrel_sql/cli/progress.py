@@ -75,7 +75,7 @@ class Board:
         if not self.states:
             return Text("starting", "dim")
         query = Column("Query", no_wrap=True)
-        table = Table(query, "Rows in", "Rows out", "Bad", "Rows/s", "Lag", "State rows", "Error")
+        table = Table(query, "Rows in", "Rows out", "Bad", "Late", "Rows/s", "Lag", "State rows", "Error")
         for state in self.states:
             lag = "" if state.lag is None else " ".join(f"{topic} {records}" for topic, records in state.lag.items())
             table.add_row(
@@ -83,6 +83,7 @@ class Board:
                 str(state.rows_in),
                 str(state.rows_out),
                 str(state.bad_records),
+                str(state.late_records),
                 f"{state.rows_per_second:.0f}",
                 Text(lag),
                 "" if state.state_rows is None else str(state.state_rows),
@@ -115,6 +116,8 @@ def line(state: QueryState) -> str:
     text = f"{state.query}: {state.rows_in} in, {state.rows_out} out, {state.rows_per_second:.0f}/s, lag {lag}"
     if state.bad_records:
         text += f", {state.bad_records} bad"
+    if state.late_records:
+        text += f", {state.late_records} late"
     if state.state_rows is not None:
         text += f", {state.state_rows} state rows"
     return f"{text}, error: {state.error}" if state.error else text
@@ -154,6 +157,8 @@ class MemoryWatch:
             lag=lag,
             state_rows=None,
             bad_records=self.bad.counts[name],
+            late_records=self.bad.late[name],
+            first_late=self.bad.first_late.get(name, ""),
             error=error,
         )
 

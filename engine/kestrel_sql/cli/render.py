@@ -162,9 +162,9 @@ def report(console: Console) -> Callable[[str], None]:
 
 
 def show_totals(console: Console, bad: BadRecords) -> None:
-    """Print how many records were bad, if any were."""
-    if bad.total:
-        warn(console)(bad.summary())
+    """Print how many records were bad or late, if any were."""
+    if summary := bad.summary():
+        warn(console)(summary)
 
 
 def shown(value: object) -> str:

@@ -23,6 +23,7 @@ class QueryCounts:
     rows_in: int
     rows_out: int
     bad_records: int
+    late_records: int
     lag: int | None
     batch: int | None = None
     state_rows: int | None = None
@@ -42,6 +43,7 @@ def query_metrics(queries: Iterable[QueryCounts]) -> Iterator[Metric]:
     rows_out = CounterMetricFamily("kestrel_query_rows_out", "Records that a query has written", labels=["query"])
     lag = GaugeMetricFamily("kestrel_query_lag_records", "Records that a query has still to read", labels=["query"])
     bad = CounterMetricFamily("kestrel_query_bad_records", "Records that a query cannot process", labels=["query"])
+    late = CounterMetricFamily("kestrel_query_late_records", "Records too late for a query", labels=["query"])
     state = GaugeMetricFamily("kestrel_query_state", "1 for the state that a query is in", labels=["query", "state"])
     batch = GaugeMetricFamily("kestrel_query_batch", "The last batch that a query has completed", labels=["query"])
     kept = GaugeMetricFamily("kestrel_query_state_rows", "Rows of state that a query keeps", labels=["query"])
@@ -49,11 +51,12 @@ def query_metrics(queries: Iterable[QueryCounts]) -> Iterator[Metric]:
         rows_in.add_metric([query.id], query.rows_in)
         rows_out.add_metric([query.id], query.rows_out)
         bad.add_metric([query.id], query.bad_records)
+        late.add_metric([query.id], query.late_records)
         state.add_metric([query.id, query.state], 1)
         for family, value in ((lag, query.lag), (batch, query.batch), (kept, query.state_rows)):
             if value is not None:
                 family.add_metric([query.id], value)
-    yield from (rows_in, rows_out, lag, bad, state, batch, kept)
+    yield from (rows_in, rows_out, lag, bad, late, state, batch, kept)
 
 
 class _Collector(Collector):

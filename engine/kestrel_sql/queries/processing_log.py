@@ -11,7 +11,7 @@ from typing import Any
 from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.queries.bad_records import query_of
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
+from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, LATE, PROCESSING, late_count
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 
@@ -76,11 +76,12 @@ class LogStream:
 
 def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
     """Return an entry in ksqlDB's form, with the source record in addition (`source`)."""
+    kind = PROCESSING if entry.kind == LATE else entry.kind
     return {
-        "level": "ERROR",
+        "level": "WARN" if entry.kind == LATE else "ERROR",
         "logger": entry.logger,
         "time": int(now() * 1000),
-        "message": {"type": entry.kind, _PARTS[entry.kind]: _part(entry)},
+        "message": {"type": kind, _PARTS[kind]: _part(entry)},
         "source": {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset},
     }
 
@@ -92,6 +93,8 @@ def _part(entry: LogEntry) -> dict[str, Any]:
             known = target in ("key", "value")
             said = {"target": target if known else None, "errorMessage": message if known else entry.message}
             return {**said, **_record(entry), "cause": list(entry.cause), "topic": entry.topic}
+        case 5:
+            return {"errorMessage": f"{entry.message} records=[{late_count(entry)}]", "cause": []}
         case 2:
             return {"errorMessage": entry.message}
         case 4:

@@ -121,7 +121,7 @@ class Inserter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryFigures:
-    """A persistent query at one moment; rows and bad records since the server started.
+    """A persistent query at one moment; rows, bad and late records since the server started.
 
     `lag` is in records, `lags` the same by topic.
     """
@@ -136,6 +136,7 @@ class QueryFigures:
     lag: int
     lags: Mapping[str, int]
     bad_records: int
+    late_records: int
     error: str
 
 

@@ -25,7 +25,8 @@ class LogEntry:
     """An entry of the processing log (rules E8).
 
     Attributes:
-        kind: 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended).
+        kind: 0 deserialization, 1 record processing, 2 production, 3 serialization, 4 thread (the query ended), 5
+            records that came too late, of which the first is given.
         logger: the name of the logger.
         message: what went wrong.
         topic: the topic of the source record that caused the entry; None without one.
@@ -33,7 +34,7 @@ class LogEntry:
         offset: the offset of that record.
         cause: the messages of the errors that led to this one.
         record: the key or value that could not be read, in base64 (kind 0), or the row as a JSON array (other kinds);
-            None unless the query logs rows.
+            None unless the query logs rows. Of records that came too late it is their number.
     """
 
     kind: int

@@ -28,6 +28,8 @@ class QueryState:
         lag: the records still to read, by topic; None before the first batch.
         state_rows: the rows of state.
         bad_records: the records that could not be read, computed or written since the process started.
+        late_records: the records that came too late for a window or a join since the process started.
+        first_late: the sentence about the first of these.
         error: why the query failed, empty unless it did.
     """
 
@@ -40,6 +42,8 @@ class QueryState:
     state_rows: int | None
     batch_ms: int | None = None
     bad_records: int = 0
+    late_records: int = 0
+    first_late: str = ""
     error: str = ""
 
     def to_json(self, moment: float) -> str:
@@ -82,6 +86,8 @@ class QueryProgress:
     batch_ms: int | None = None
     state_rows: int = 0
     bad_records: int = 0
+    late_records: int = 0
+    first_late: str = ""
     offsets: dict[Position, int] = field(default_factory=dict)
     lag: dict[str, int] | None = None
     error: str = ""
@@ -146,21 +152,26 @@ class QueryProgress:
             state_rows=self.state_rows,
             batch_ms=self.batch_ms,
             bad_records=self.bad_records,
+            late_records=self.late_records,
+            first_late=self.first_late,
             error=self.error,
         )
 
 
 def summary(states: Sequence[QueryState]) -> list[str]:
     """Say what queries did since the process started: a sentence for each, and the sum of several (rules E12.8)."""
-    lines = [f"{state.query}: {_done(state.rows_in, state.rows_out, state.bad_records)}" for state in states]
+    lines = [f"{state.query}: {_done(*(getattr(state, name) for name in _COUNTS))}" for state in states]
     if len(states) > 1:
-        sums = (sum(getattr(state, name) for state in states) for name in ("rows_in", "rows_out", "bad_records"))
+        sums = (sum(getattr(state, name) for state in states) for name in _COUNTS)
         lines.append(f"{len(states)} queries: {_done(*sums)}")
     return lines
 
 
-def _done(read: int, written: int, bad: int) -> str:
-    return f"{count_of(read, 'record')} read, {written} written, {bad} bad"
+_COUNTS = ("rows_in", "rows_out", "bad_records", "late_records")
+
+
+def _done(read: int, written: int, bad: int, late: int) -> str:
+    return f"{count_of(read, 'record')} read, {written} written, {bad} bad{f', {late} late' if late else ''}"
 
 
 def _offsets(found: Any) -> dict[Position, int]:

@@ -179,13 +179,19 @@ class RunningQuery:
             self.progress.wrote(written.records)
             with about(batch=number):
                 self.around.bad.note(entries)
-            self.progress.bad_records = sum(self.around.bad.counts[query] for query in self.pipeline.query_ids)
+            self._count_flaws()
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
             self._final = QueryError(
                 f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
             )
             raise self._final
+
+    def _count_flaws(self) -> None:
+        bad, progress, ids = self.around.bad, self.progress, self.pipeline.query_ids
+        progress.bad_records = sum(bad.counts[query] for query in ids)
+        progress.late_records = sum(bad.late[query] for query in ids)
+        progress.first_late = next((bad.first_late[query] for query in ids if query in bad.first_late), "")
 
     def _written(self, batch: DataFrame, number: int) -> Written:
         around = self.around

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
+from kestrel_sql.operators import late
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, with_shared
 from kestrel_sql.operators.group import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
@@ -45,7 +46,10 @@ class TimeWindowAggregate:
         state["time"] = time
         close = time - self.grace_ms
         outputs: list[Output] = []
-        for start in self._starts(row.timestamp):
+        starts = self._starts(row.timestamp)
+        if starts and starts[0] + self.size_ms <= close:
+            late.note(state, row.timestamp, (starts[0], starts[0] + self.size_ms), self.grace_ms, time)
+        for start in starts:
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)
         # Pull queries can read emitted windows for the retention, which is at least size + grace.

@@ -34,16 +34,21 @@ def within(state: State, side: int, packed_key: bytes, earliest: int, latest: in
     return rows[bisect_left(rows, earliest, key=_time_of) : bisect_right(rows, latest, key=_time_of)]
 
 
-def add(state: State, side: int, packed_key: bytes, row: Sequence[Any], retention_ms: int) -> None:
-    """Buffer a row, which is a timestamp (ms) and values, and drop the rows that are older than the retention."""
+def add(state: State, side: int, packed_key: bytes, row: Sequence[Any], retention_ms: int) -> bool:
+    """Buffer a row, which is a timestamp (ms) and values, and drop the rows that are older than the retention.
+
+    Returns whether the row itself is not older.
+    """
     store = _store(state, side, row[0])
     oldest = store["newest"] - retention_ms + 1
-    if row[0] >= oldest:
+    is_kept: bool = row[0] >= oldest
+    if is_kept:
         insort(store["rows"].setdefault(packed_key, []), [row[0], list(row[1])], key=_time_of)
         heappush(store["ages"], [row[0], packed_key])
     while store["ages"] and store["ages"][0][0] < oldest:
         _, expired_key = heappop(store["ages"])
         _drop(store["rows"], expired_key, 1)
+    return is_kept
 
 
 def add_all(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kestrel_sql.operators import late
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins import pending_rows as pending
 from kestrel_sql.operators.joins.joined_row import outer_sides, pair
@@ -65,8 +66,18 @@ class StreamStreamJoin:
             )
         if outer and not matched:
             outputs += self._unmatched(packed_key, row, row.value, state)
-        buffered.add(state, row.side, packed_key, [row.timestamp, row.value], self.retention_ms)
+        if not buffered.add(state, row.side, packed_key, [row.timestamp, row.value], self.retention_ms):
+            self.note_late(state, row.side, row.timestamp, buffered.newest(state, row.side) or 0)
         return outputs
+
+    def note_late(self, state: State, side: int, timestamp: int, newest: int, count: int = 1) -> None:
+        """Note rows that later ones of the other input cannot meet.
+
+        `timestamp` and `newest` (ms) are the timestamp of the first of them, and the greatest of its input before it.
+        """
+        before, after = self.bounds(side)
+        grace = self.retention_ms - self.before_ms - self.after_ms
+        late.note(state, timestamp, (timestamp - before, timestamp + after), grace, newest, count)
 
     def rank(self, side: int) -> int:
         """The list of pending rows of a side: 1 for the left side of the join as built, 0 for the right side."""

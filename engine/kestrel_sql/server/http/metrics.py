@@ -38,6 +38,7 @@ def _collect(context: Context) -> Iterator[Metric]:
             rows_in=query.rows_in,
             rows_out=query.rows_out,
             bad_records=query.bad_records,
+            late_records=query.late_records,
             lag=query.lag,
         )
         for query in figures.queries

@@ -1,4 +1,4 @@
-"""What a server keeps of the processing log: its latest entries, and the number of bad records."""
+"""What a server keeps of the processing log: its latest entries, and the numbers of bad and late records."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ class ErrorLog:
             self.latest.append({"query": entry.logger, "message": entry.text, "time": now, **position})
 
     def close(self) -> None:
-        """Say how many records were bad."""
-        if self.bad.total:
-            _log.warning("%s", self.bad.summary())
+        """Say how many records were bad or late."""
+        if summary := self.bad.summary():
+            _log.warning("%s", summary)

@@ -24,6 +24,7 @@ def query_figures(engine: Backend) -> list[QueryFigures]:
                 lag=lag,
                 lags=lags.get(query.id, {}),
                 bad_records=engine.errors.bad.counts[query.id],
+                late_records=engine.errors.bad.late[query.id],
                 error=error,
             )
         )

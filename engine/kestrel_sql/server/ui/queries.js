@@ -13,6 +13,7 @@ const COLUMNS = [
   { head: "Rows out", value: (query) => query.rows_out, curve: (query) => sparkline(query.id, OUT, "rows out") },
   { head: "Lag", value: (query) => query.lag, curve: (query) => sparkline(query.id, LAG, "lag") },
   { head: "Bad", value: (query) => query.bad_records },
+  { head: "Late", value: (query) => query.late_records },
   { head: "Statement", value: (query) => query.error || query.statement, view: (query) => query.error ? make("span", { class: "bad" }, query.error) : query.statement, kind: "one-line" },
 ];
 

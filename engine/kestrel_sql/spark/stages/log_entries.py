@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kestrel_sql.formats.serde import causes, describe
+from kestrel_sql.operators.late import Late
 from kestrel_sql.topics.records import LogEntry
 
-DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL = range(5)
-"""The kinds of entries; a FATAL entry stops the query."""
+DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL, LATE = range(6)
+"""The kinds of entries.
+
+A FATAL entry stops the query. A LATE entry tells of records that came too late for a step (rules E6.2).
+"""
 
 ROWS_INCLUDE = "ksql.logging.processing.rows.include"
 """The setting that adds the record or row to its log entries."""
@@ -24,6 +28,21 @@ def failed(kind: int, logger: str, message: str, error: Exception, record: str |
     """
     own = [] if kind == DESERIALIZATION else [describe(error)]
     return {"kind": kind, "logger": logger, "message": message, "cause": [*own, *causes(error)], "record": record}
+
+
+def late_entry(logger: str, late: Late) -> dict[str, Any]:
+    """Make the entry for rows that came too late; its `record` is their number."""
+    start, end = late.window
+    message = (
+        f"Skipping record for expired window. timestamp=[{late.timestamp}] window=[{start},{end}] grace=[{late.grace}]"
+        f" streamTime=[{late.time}]"
+    )
+    return {"kind": LATE, "logger": logger, "message": message, "cause": [], "record": str(late.count)}
+
+
+def late_count(entry: LogEntry) -> int:
+    """Return how many records came too late, of an entry that tells of such."""
+    return int(entry.record or 1)
 
 
 def base64_of(data: bytes | None) -> str | None:

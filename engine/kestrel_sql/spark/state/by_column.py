@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kestrel_sql.functions.declaration import Fold
+from kestrel_sql.operators import late
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
@@ -257,6 +258,7 @@ class ColumnWindows(ColumnAggregate):
         times = chosen.column("ts").to_numpy()
         now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
         state["time"] = int(now[-1])
+        self._note_late(chosen, now, state)
         at, shares = self._shares(times, now)
         newest = np.full(len(times), state.get("newest", 0))
         # Of the windows of a row, the last is the newest.
@@ -274,7 +276,7 @@ class ColumnWindows(ColumnAggregate):
     def _shares(self, times: Numbers, now: Numbers) -> tuple[Numbers, Shares]:
         """The indices of the rows in open windows, once for each window, and the windows as shares."""
         size, advance = self._windows.size_ms, self._windows.advance_ms
-        first = np.maximum(0, times - size + advance) // advance * advance
+        first = self._first_starts(times)
         counts = np.where(times < 0, 0, (times - first) // advance + 1)
         at = np.repeat(np.arange(len(times)), counts)
         starts = first[at] + (np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)) * advance
@@ -284,6 +286,22 @@ class ColumnWindows(ColumnAggregate):
         begins = np.searchsorted(at, at)
         bounds = (pa.array(starts), pa.array(starts + size))
         return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
+
+    def _first_starts(self, times: Numbers) -> Numbers:
+        """The start of the first window of each timestamp (all ms)."""
+        size, advance = self._windows.size_ms, self._windows.advance_ms
+        found: Numbers = np.maximum(0, times - size + advance) // advance * advance
+        return found
+
+    def _note_late(self, rows: pa.RecordBatch, now: Numbers, state: State) -> None:
+        times, size, grace = rows.column("ts").to_numpy(), self._windows.size_ms, self._windows.grace_ms
+        starts = self._first_starts(times)
+        found = np.flatnonzero((times >= 0) & (starts + size <= now - grace))
+        if len(found):
+            at = int(found[0])
+            window = int(starts[at]), int(starts[at]) + size
+            late.note(state, int(times[at]), window, grace, int(now[at]), len(found))
+            late.note_row(state, rows, at)
 
     def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
         windows = [groups_of(start, state) for start in shares.names]

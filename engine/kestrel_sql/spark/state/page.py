@@ -11,13 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.formats.serde import describe
+from kestrel_sql.operators.late import Late, note_row, take
 from kestrel_sql.operators.operator import Output, PacksState, Row, Scope
 from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.log_entries import FATAL, failed
+from kestrel_sql.spark.stages.log_entries import FATAL, failed, late_entry
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import MAX_OUTPUTS, MIN_ROWS, can_run, output_structs
@@ -113,6 +114,9 @@ class PageRunner:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
             own = state.get(str(stateful.output.relation), {})
+            late = take(own)
+            if late is not None:
+                yield self._told(stateful, late, task, state)
             if isinstance(stateful.operator, PacksState):
                 stateful.operator.pack(own)
             if stateful.operator.scope is not Scope.TASK:
@@ -137,6 +141,7 @@ class PageRunner:
                 own["failed"] = True
                 made.fail(at, ordinal, _entry(stateful, error))
                 continue
+            note_row(own, rows, at)
             if outputs:
                 made.add(stateful.output.relation, at, ordinal, outputs)
                 if len(made.causes) >= MAX_OUTPUTS:
@@ -144,6 +149,12 @@ class PageRunner:
                     made = _Made()
         if made.causes:
             yield self._batch(made, rows, task, state)
+
+    def _told(self, stateful: Stateful, late: Late, task: int, state: dict[str, Any]) -> pa.RecordBatch:
+        """A row that tells of those that came too late, in the place of the first."""
+        made = _Made()
+        made.fail(0, to_ordinals(late.row.column("ordinal"))[0], late_entry(stateful.logger, late))
+        return self._batch(made, late.row, task, state)
 
     def _owner(self, relation: int, state: dict[str, Any]) -> tuple[Stateful, dict[str, Any]]:
         """The operator that reads a relation, with its state."""

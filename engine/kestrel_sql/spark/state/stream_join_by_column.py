@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.operators import late
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.number_columns import Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.state.column_rows import FAR_MS, are_near, valid
+from kestrel_sql.spark.state.column_rows import FAR_MS, InOrder, are_near, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows
 from kestrel_sql.spark.state.time_matches import Arrived, Meetable, chunks, expanded
@@ -138,6 +139,7 @@ class ColumnStreamJoin(KeyedColumns):
         yield from self._results(keyed.rows, found.causes, parts, found.times, task)
 
     def _store(self, keyed: KeyedRows, arrived: Arrived, state: State) -> None:
+        self._note_late(keyed.rows, arrived, state)
         state["time"] = int(arrived.now[-1])
         for number, side in enumerate(keyed.sides):
             own = np.flatnonzero(arrived.stores[side.at])
@@ -151,6 +153,17 @@ class ColumnStreamJoin(KeyedColumns):
             values = to_rows(side.fields["v"].take(pa.array(own)))
             rows = zip(names, arrived.times[at].tolist(), [value or () for value in values], strict=True)
             buffered.add_all(state, number, newest, rows, self._operator.retention_ms)
+
+    def _note_late(self, rows: InOrder, arrived: Arrived, state: State) -> None:
+        oldest = np.where(
+            arrived.sides == _LEFT, self._oldest(arrived, state, _LEFT), self._oldest(arrived, state, _RIGHT)
+        )
+        found = np.flatnonzero(arrived.stores & (arrived.times < oldest))
+        if len(found):
+            at = found[0]
+            newest = int(oldest[at]) + self._operator.retention_ms - 1
+            self._operator.note_late(state, int(arrived.sides[at]), int(arrived.times[at]), newest, len(found))
+            late.note_row(state, rows.given, int(rows.order[at]))
 
 
 def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin | None:

@@ -12,6 +12,7 @@ from kestrel_qtt.drivers.silence import late_inputs, unread_inputs
 from kestrel_qtt.drivers.stored_plan import last_serdes
 from kestrel_qtt.drivers.topics import source_state, topic_states
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.stages.log_entries import LATE
 
 _KINDS = ("deserialization", "processing", "production", "serialization", "thread")
 
@@ -34,7 +35,12 @@ def produced(run: CaseRun) -> model.Produced | model.Crashed:
         records=records,
         sources=tuple(source_state(source) for source in session.catalog.sources.values()),
         topics=tuple(topic_states(session, case)),
-        log=tuple(model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset) for entry in run.log),
+        # ksqlDB says in another log that records are late.
+        log=tuple(
+            model.LogEntry(_KINDS[entry.kind], entry.text, entry.topic, entry.offset)
+            for entry in run.log
+            if entry.kind != LATE
+        ),
         serdes=last_serdes(session) if case.serdes is not None else {},
         silence=silence(run),
         event_times=event_times(run),
