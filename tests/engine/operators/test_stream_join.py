@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.late import note_row, take
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
@@ -80,6 +82,18 @@ def test_each_side_expires_by_its_own_time() -> None:
 def test_a_row_older_than_the_retention_is_not_stored_but_looks_up() -> None:
     rows = [right("r", 0), left("new", 100), left("late", 0), right("r2", 0)]
     assert values(replay(join(JoinType.INNER, 1, 1, grace=5), rows))[2:] == [[(("late", "r"), 0)], []]
+
+
+@pytest.mark.rules("E6.2", "O12.9")
+def test_rows_that_are_not_stored_are_noted() -> None:
+    rows = [left("new", 100), right("r", 0), left("edge", 95), left("late", 94), left(None, 1), left("late", 2)]
+    state = final_state(join(JoinType.INNER, 1, 2, grace=3), rows)
+    note_row(state, pa.RecordBatch.from_pydict({"off": [3]}), 0)
+    noted = take(state)
+    assert noted is not None
+    assert (noted.count, noted.timestamp, noted.window, noted.grace, noted.time) == (2, 94, (93, 96), 3, 100)
+    assert noted.row.to_pylist() == [{"off": 3}]
+    assert take(state) is None
 
 
 def test_null_rows_and_null_keys() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
+from kestrel_sql.operators.late import Late
 from kestrel_sql.queries.bad_records import TRANSIENT, BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.runtime.session import open_test_session
+from kestrel_sql.spark.stages.log_entries import late_entry, log_entry
 from kestrel_sql.topics.records import LogEntry
 
 
@@ -67,6 +71,26 @@ def test_a_record_counts_once_for_each_query() -> None:
     assert (bad.total, bad.counts) == (2, {"Q_1": 1, "Q_2": 1})
     bad.note([entry(offset=5)])
     assert bad.summary() == "3 bad records: Q_1 2, Q_2 1"
+
+
+@pytest.mark.rules("E6.2", "E12.2.1")
+def test_late_records_are_counted_by_query_and_are_not_bad() -> None:
+    said: list[str] = []
+    bad = BadRecords(said.append)
+    rows = Late(3, 1_000, (0, 10_000), 0, 100_000, None)
+    made = late_entry("processing.Q_1.Aggregate", rows)
+    late = log_entry({**made, "src_topic": "orders", "src_part": 2, "src_off": 7})
+    bad.note([late, late])
+    bad.note([entry(logger="processing.Q_2.KsqlTopic.Source")])
+    assert (bad.total, bad.late) == (1, {"Q_1": 6})
+    text = "Skipping record for expired window. timestamp=[1000] window=[0,10000] grace=[0] streamTime=[100000]"
+    first = "Q_1: the record at orders, partition 2, offset 7, comes too late"
+    assert said[0] == f"{first} (more of this kind are only counted): {text}"
+    assert bad.summary() == f"1 bad record: Q_2 1; 6 late records: Q_1 6; {first}: {text}"
+    document = shape(late)
+    assert (document["level"], document["message"]["type"]) == ("WARN", 1)
+    assert document["message"]["recordProcessingError"] == {"errorMessage": f"{text} records=[3]", "cause": []}
+    assert document["source"] == {"topic": "orders", "partition": 2, "offset": 7}
 
 
 @pytest.mark.rules("E12.2")
@@ -140,4 +164,5 @@ def test_a_summary_adds_up() -> None:
         "B: 7 records read, 5 written, 2 bad",
         "2 queries: 8 records read, 5 written, 3 bad",
     ]
+    assert summary([replace(state("A", 6, 3, 0), late_records=3)]) == ["A: 6 records read, 3 written, 0 bad, 3 late"]
     assert summary([]) == []

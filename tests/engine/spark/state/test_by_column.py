@@ -17,6 +17,7 @@ from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.stages.log_entries import LATE
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import by_column as bulk_module
 from kestrel_sql.spark.state import page as page_module
@@ -199,6 +200,45 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         in_turns = through(PageRunner(level), batches)
         assert repr(in_turns[0]) == repr(single[0])
         assert in_key_order(in_turns[1]) == in_key_order(single[1])
+
+
+_LATE_MS = (0, 100, 1, 2, 92, 200, 3)
+
+
+@pytest.mark.rules("O8.2", "O8.7", "E6.2", "E12.2.1")
+@pytest.mark.parametrize("by_column", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("end", ["", "EMIT FINAL"])
+@pytest.mark.parametrize(
+    ("window", "first", "count"),
+    [
+        ("TUMBLING (SIZE 10 MILLISECONDS, GRACE PERIOD 5 MILLISECONDS)", (0, 10), 3),
+        # 92 is too late for the window from 85 to 95.
+        ("HOPPING (SIZE 10 MILLISECONDS, ADVANCE BY 5 MILLISECONDS, GRACE PERIOD 5 MILLISECONDS)", (0, 10), 4),
+        ("SESSION (10 MILLISECONDS, GRACE PERIOD 5 MILLISECONDS)", (1, 1), 3),
+    ],
+    ids=["tumbling", "hopping", "session"],
+)
+def test_late_rows_are_counted(
+    window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = level_of("one", end, f"WINDOW {window}")
+    monkeypatch.setattr(page_module, "MIN_ROWS", 1)
+    monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
+    monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
+    monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
+    rows = some_rows(level, random.Random(1), len(_LATE_MS), 1)
+    ((relation, _),) = level.inputs().items()
+    row = {"k": {"K": 1}, "v": {"I": 1}}
+    columns = {"ts": pa.array(_LATE_MS), "ordinal": pa.array([[at] for at in range(len(_LATE_MS))])}
+    columns |= {"off": pa.array(range(len(_LATE_MS)), pa.int64())}
+    columns |= {struct_column(relation): pa.array([row] * len(_LATE_MS), rows.column(struct_column(relation)).type)}
+    arrays = [columns.get(field.name, rows.column(field.name)) for field in rows.schema]
+    made, state = through(PageRunner(level), [pa.RecordBatch.from_arrays(arrays, schema=rows.schema)])
+    ((told,),) = [row["log"] for row in made if row["log"]]
+    (cause,) = [row["off"] for row in made if row["log"]]
+    assert (told["kind"], told["record"], cause) == (LATE, str(count), 2)
+    assert told["message"].endswith(f"timestamp=[1] window=[{first[0]},{first[1]}] grace=[5] streamTime=[100]")
+    assert not any("late" in own for own in state.values() if isinstance(own, dict))
 
 
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,44 @@
+"""Chains of queries over event time that is behind the clock: what a sink writes is read as one merge of everything."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.applications import Applications
+from tests.kafka.helpers import await_rows, create, produce
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+CREATE STREAM S (K STRING KEY, C STRING) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON');
+CREATE STREAM S2 WITH (KAFKA_TOPIC='{0}_s2') AS SELECT * FROM S;
+CREATE TABLE N WITH (KAFKA_TOPIC='{0}_n') AS SELECT C, COUNT(*) AS N FROM S2
+  WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 10 MINUTES) GROUP BY C;
+"""
+BEGIN_MS, STEP_MS, RECORDS = 1_690_000_000_000, 6_000, 2_000
+"""3 h 20 min in 2023."""
+
+
+@pytest.mark.rules("O8.2", "E12.2.1")
+@pytest.mark.parametrize("ways", ["live", "caught up"])
+def test_a_windowed_count_of_a_stream_of_our_own_loses_nothing(
+    applications: Applications, tmp_path: Path, ways: str
+) -> None:
+    name, servers = f"chain{time.time_ns()}", applications.config.servers
+    create(servers, 2, f"{name}_s")
+    value = json.dumps({"C": "c"})
+    produce(servers, f"{name}_s", ((f"k{at}", value, BEGIN_MS + STEP_MS * at) for at in range(RECORDS)))
+    text, checkpoint = SCRIPT.format(name), tmp_path / "checkpoint"
+    if ways == "caught up":
+        done = applications.catch_up(text, checkpoint, batch_records=600)
+        assert done.well, done.said
+    else:
+        properties = {"auto.offset.reset": "earliest"}
+        with applications.running(text, checkpoint, properties=properties, batch_records=600) as done:
+            done.await_(lambda: "CTAS_N_1" in done.states and done.states["CTAS_N_1"].rows_in >= RECORDS, 300)
+    assert done.states["CTAS_N_1"].late_records == 0, done.states["CTAS_N_1"].first_late
+    assert await_rows(servers, [f"{name}_n"], 2, RECORDS - 1) == RECORDS, done.said
