@@ -87,6 +87,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {near[0]}?" if near else None
 
 
+def column_hint(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint for the name of a column that does not exist."""
+    if name.upper() == "ROWKEY":
+        return "there is no ROWKEY: a key has the name of its column, declared as in ID STRING KEY"
+    return did_you_mean(name, known)
+
+
 def other_case(name: str, known: Iterable[str], noun: str) -> str:
     """Return a line for a message that names what differs from `name` in case only; empty if nothing does.
 

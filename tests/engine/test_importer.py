@@ -109,6 +109,8 @@ def test_the_statements_of_a_script_are_tried_one_by_one(tmp_path: Path) -> None
     assert [entry.origin for entry in report.statements] == ["app.sql:1", "app.sql:3:31", "app.sql:4", "app.sql:5"]
     assert report.statements[1].hint == "did you mean UCASE?"
     assert report.statements[3].query == "CSAS_U_0"
-    script.write_text("CREATE STREAM;\n")
-    (refused,) = import_report(script).statements
+    script.write_text("CREATE STREAM;\nCREATE STREAM \u201cs\u201d;\nSHOW STREAMS; CREATE TYPE P AS STRUCT<X INT>")
+    refused, curly, _, unfinished = import_report(script).statements
     assert (refused.code, refused.origin) == ("SYNTAX", "app.sql:1:14")
+    assert (curly.origin, curly.hint) == ("app.sql:2:15", "U+201C at 2:15: use '")
+    assert unfinished.hint == "a statement ends with a semicolon"

@@ -10,6 +10,7 @@ from kestrel_sql.errors import FunctionError, Span, did_you_mean
 from kestrel_sql.functions.declaration import Aggregate, Function, Scalar, Tabular
 from kestrel_sql.functions.resolve import Argument, Choice, Overload, choose
 from kestrel_sql.functions.signature import parse_signature
+from kestrel_sql.types.schema import SYSTEM_NAMES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +34,8 @@ class Registry:
         overloads = self.overloads.get(name.upper())
         if overloads is None:
             hint = did_you_mean(name.upper(), self.overloads)
+            if name.upper() in SYSTEM_NAMES:
+                hint = f"{name.upper()} is a column: write it without parentheses"
             raise FunctionError(f"Can't find any functions with the name '{name}'", span=span, hint=hint)
         return overloads
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, unreadable
+from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, attach_span, unreadable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
@@ -28,6 +28,7 @@ from kestrel_sql.sql.nodes.admin import (
     PrintTopic,
 )
 from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text, statements_of
 
 PLAN_FILE = "plan.json"
 _ANSWERED = (AssertSchema, AssertTopic, ControlQuery, Describe, Explain, ListObjects, PrintTopic, Query)
@@ -151,32 +152,36 @@ def _of_plan_file(file: Path, origin: str, functions: Registry) -> Iterator[Stat
 
 
 def _of_script(text: str, name: str, functions: Registry) -> Iterator[StatementReport]:
-    """Try the statements of a script one by one; of one that does not parse, only the first error."""
+    """Try the statements of a script one by one."""
     session = Session(functions=functions)
-    try:
-        statements = session.parse(text)
-    except SqlSyntaxError as error:
-        span = error.span
-        yield _refused(f"{name}:{span.line}:{span.column}" if span else name, "", error)
-        return
-    for parsed in statements:
-        origin = f"{name}:{parsed.span.line}"
+    for piece in statements_of(text):
+        placed = placed_text(piece)
         try:
-            if isinstance(parsed.statement, _ANSWERED):
-                yield StatementReport(
-                    origin, parsed.text, Outcome.NOTHING, reason="it answers a user and starts nothing"
-                )
-                continue
+            for parsed in session.parse(placed):
+                yield _try_written(session, parsed, name)
+        except SqlSyntaxError as error:
+            yield _refused_at(name, piece.text, error)
+
+
+def _try_written(session: Session, parsed: ParsedStatement, name: str) -> StatementReport:
+    origin = f"{name}:{parsed.span.line}"
+    if isinstance(parsed.statement, _ANSWERED):
+        return StatementReport(origin, parsed.text, Outcome.NOTHING, reason="it answers a user and starts nothing")
+    try:
+        with attach_span(parsed.span):
             plan = session.execute(parsed).plan
             query = None if plan is None else plan.query_plan
             if query is not None:
                 run = QueryRun(plan=query, settings=session.config, serde=session.serde())
                 build_pipeline([run], session.functions)
-        except EngineError as error:
-            at = error.span
-            yield _refused(f"{name}:{at.line}:{at.column}" if at else origin, parsed.text, error)
-        else:
-            yield StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
+    except EngineError as error:
+        return _refused_at(name, parsed.text, error)
+    return StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
+
+
+def _refused_at(name: str, text: str, error: EngineError) -> StatementReport:
+    at = error.span
+    return _refused(f"{name}:{at.line}:{at.column}" if at else name, text, error)
 
 
 def _of_commands(records: Iterable[CommandRecord], functions: Registry) -> Iterator[StatementReport]:

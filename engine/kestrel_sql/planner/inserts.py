@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import Span, StatementError, UnknownColumnError, did_you_mean, other_case
+from kestrel_sql.errors import Span, StatementError, UnknownColumnError, column_hint, other_case
 from kestrel_sql.formats.capabilities import column_list
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.walk import column_refs
@@ -102,7 +102,7 @@ def _target(name: str, statement: InsertValues, source: Source) -> Column:
         raise StatementError(f"Inserting into column {quote(name)} is not allowed.", span=statement.span)
     known = [column.name for column in source.schema.columns]
     message = f"Column name {quote(name)} does not exist.{other_case(name, known, 'column')}"
-    raise UnknownColumnError(message, span=statement.span, hint=did_you_mean(name, known))
+    raise UnknownColumnError(message, span=statement.span, hint=column_hint(name, known))
 
 
 def _check_key(source: Source, columns: tuple[Column, ...]) -> None:

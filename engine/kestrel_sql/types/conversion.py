@@ -110,6 +110,18 @@ def wider_number(left: SqlType, right: SqlType) -> SqlType:
     return left if numeric_rank(left) >= numeric_rank(right) else right
 
 
+def lossless_type(left: SqlType, right: SqlType) -> SqlType | None:
+    """Return the type that a CAST gives values of both types without losing any of them; None if there is none.
+
+    Between DECIMAL and DOUBLE it is DOUBLE, as in arithmetic.
+    """
+    if is_numeric(left) and is_numeric(right):
+        return wider_number(left, right)
+    if {left, right} == {DATE, TIMESTAMP}:
+        return TIMESTAMP
+    return STRING if can_cast(left, STRING) and can_cast(right, STRING) else None
+
+
 def can_be_equal(left: SqlType | None, right: SqlType | None) -> bool:
     """Whether `equals` of Java can be true for values of two types: their classes, scales and fields are the same."""
     match left, right:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
-from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, did_you_mean
+from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, column_hint
 from kestrel_sql.functions.bind import containers as typing_containers
 from kestrel_sql.functions.bind import operators as typing_operators
 from kestrel_sql.functions.bind.calls import bind_call
@@ -155,7 +155,7 @@ def _(node: ColumnRef, scope: _Scope) -> Bound:
     column_type = written or scope.columns.get(node.name)
     if column_type is None:
         raise UnknownColumnError(
-            f"Unknown column {node.name}.", span=node.span, hint=did_you_mean(node.name, scope.columns)
+            f"Unknown column {node.name}.", span=node.span, hint=column_hint(node.name, scope.columns)
         )
     return Bound(node, column_type)
 

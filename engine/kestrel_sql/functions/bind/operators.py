@@ -18,7 +18,7 @@ from kestrel_sql.sql.nodes.expressions import (
     Expression,
     Like,
 )
-from kestrel_sql.types.conversion import base_name, can_cast, decimal_of, wider_number
+from kestrel_sql.types.conversion import base_name, can_cast, decimal_of, lossless_type, wider_number
 from kestrel_sql.types.sql_types import (
     BOOLEAN,
     BYTES,
@@ -243,26 +243,36 @@ def case(node: Case, children: tuple[Bound, ...]) -> Bound:
                 f"Type for '{format_expression(condition.node)}' is {condition.type}",
                 span=condition.node.span or node.span,
             )
-    common: SqlType | None = None
+    typed: Bound | None = None
     for result in children[1:branches:2]:
-        if common is not None and result.type not in (None, common):
-            raise _different(node, "Type for all 'THEN' clauses should be the same.", "THEN", result, common)
-        common = common or result.type
+        if typed is not None and result.type not in (None, typed.type):
+            raise _different(node, "Type for all 'THEN' clauses should be the same.", "THEN", result, typed)
+        if result.type is not None:
+            typed = typed or result
     default = children[branches] if len(children) > branches else None
-    if default is not None and common is not None and default.type not in (None, common):
+    if default is not None and typed is not None and default.type not in (None, typed.type):
         raise _different(
-            node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, common
+            node, "Type for the default clause should be the same as for 'THEN' clauses.", "ELSE", default, typed
         )
-    result_type = common or (default.type if default is not None else None)
+    result_type = typed.type if typed is not None else default.type if default is not None else None
     if result_type is None:
         raise TypeMismatchError("Invalid Case expression. All case branches have NULL type", span=node.span)
     return Bound(node, result_type, children)
 
 
-def _different(node: Case, rule: str, clause: str, offender: Bound, expected: SqlType) -> TypeMismatchError:
+def _different(node: Case, rule: str, clause: str, offender: Bound, first: Bound) -> TypeMismatchError:
     return TypeMismatchError(
         f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type "
-        f"{offender.type}, the previous ones have {expected}.",
+        f"{offender.type}, the previous ones have {first.type}.",
         span=offender.node.span or node.span,
-        hint=_cast_hint(offender, expected),
+        hint=_same_type_hint(first, offender),
     )
+
+
+def _same_type_hint(first: Bound, offender: Bound) -> str | None:
+    """Return a hint to cast results to the type that loses nothing of either."""
+    if first.type is None or offender.type is None:
+        return None
+    target = lossless_type(first.type, offender.type)
+    casts = [f"CAST({format_expression(each.node)} AS {target})" for each in (first, offender) if each.type != target]
+    return f"write {' and '.join(casts)}" if target is not None else None

@@ -11,7 +11,7 @@ from kestrel_sql.errors import (
     StatementError,
     UnknownColumnError,
     UnknownSourceError,
-    did_you_mean,
+    column_hint,
     other_case,
     position,
 )
@@ -156,7 +156,7 @@ class Scope:
             known = tuple(self._names(owner))
             message = f"{position(node.span)}{clause} column '{written}' cannot be resolved.{note}"
             raise UnknownColumnError(
-                message + other_case(node.name, known, "column"), span=node.span, hint=did_you_mean(node.name, known)
+                message + other_case(node.name, known, "column"), span=node.span, hint=column_hint(node.name, known)
             )
 
     def _names(self, owner: QuerySource | None) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Collection, Mapping
 
-from kestrel_sql.errors import PropertyError, SqlSyntaxError
+from kestrel_sql.errors import PropertyError, SqlSyntaxError, did_you_mean
 from kestrel_sql.java.numbers import parse_long
 from kestrel_sql.sql.nodes.statements import Properties, PropertyValue
 from kestrel_sql.types.time_units import UNIT_MS
@@ -41,6 +41,9 @@ SINK_KEYS = COMMON_KEYS | {"HEADERS"}
 INSERT_KEYS = frozenset({"QUERY_ID"})
 
 
+_KEY_HINT = "leave KEY out and mark the column that is the key, as in ID STRING KEY or ID STRING PRIMARY KEY"
+
+
 class WithClause:
     """The properties of one WITH clause by name; a property that is NULL counts as absent."""
 
@@ -56,7 +59,8 @@ class WithClause:
         unknown = [name for name in self._values if name not in known]
         if unknown:
             raise PropertyError(
-                f"Failed to prepare statement: Invalid config variable(s) in the WITH clause: {','.join(unknown)}"
+                f"Failed to prepare statement: Invalid config variable(s) in the WITH clause: {','.join(unknown)}",
+                hint=_KEY_HINT if unknown == ["KEY"] else did_you_mean(unknown[0], known),
             )
 
     def __contains__(self, name: str) -> bool:
