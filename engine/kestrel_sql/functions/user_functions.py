@@ -10,7 +10,9 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +23,7 @@ from kestrel_sql.functions.signature import parse_signature
 from kestrel_sql.functions.table import FUNCTIONS
 
 _NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+_KEPT = frozenset({*sys.stdlib_module_names, "__main__", "kestrel_sql", "kestrel_qtt"})
 
 
 def functions_with(sources: Iterable[str | Path]) -> Registry:
@@ -75,17 +78,48 @@ def _load(source: str | Path) -> ModuleType:
 def _load_file(path: Path) -> ModuleType:
     # Each file gets a name of its own, so that it shadows no module, and is registered only while it runs: pickle sends
     # objects of unregistered modules to Spark's workers by value, and the workers could not import this module.
-    name = f"kestrel_functions_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    name = _own_name(path, path.stem)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise FunctionError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _modules_beside(path):
+            spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
     return module
+
+
+def _own_name(path: Path, stem: str) -> str:
+    return f"kestrel_functions_{stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+
+
+@contextmanager
+def _modules_beside(path: Path) -> Iterator[None]:
+    """Let a file import what stands beside it, as a script can, in copies that only this file has.
+
+    The copies are registered only while the file runs, so that they travel to Spark's workers with its functions.
+    """
+    folder = str(path.resolve().parent)
+    before = {name: sys.modules.pop(name) for name in _loaded_from(folder)}
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        for name in _loaded_from(folder):
+            sys.modules.pop(name).__name__ = _own_name(path, name)
+        sys.modules.update(before)
+
+
+def _loaded_from(folder: str) -> list[str]:
+    """The names of the registered modules that a script in a folder would take from there."""
+    finder = PathFinder()
+    tops = {name.partition(".")[0] for name in sys.modules} - _KEPT
+    beside = {top for top in tops if (spec := finder.find_spec(top, [folder])) is not None and spec.origin is not None}
+    return [name for name in sys.modules if name.partition(".")[0] in beside]
 
 
 def _check(function: Function, module: ModuleType) -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark import cloudpickle
 
 from kestrel_sql.errors import FunctionError
 from kestrel_sql.functions.bind.bind import bind
@@ -112,3 +116,29 @@ def test_case_files_cannot_load_code():
     text = json.dumps(schema).lower()
     assert schema.get("additionalProperties") is False
     assert not any(word in text for word in ('"functions"', '"module"', '"python"', '"udf"', '"plugin"', '"import"'))
+
+
+def test_a_file_imports_what_stands_beside_it_and_takes_it_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rates").mkdir()
+    (tmp_path / "rates" / "__init__.py").write_text("from rates.table import RATE\n")
+    (tmp_path / "rates" / "table.py").write_text("RATE = 3\n")
+    (tmp_path / "helper.py").write_text("import rates\n\ndef shout(text):\n    return text * rates.RATE\n")
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import helper\nfrom kestrel_sql.functions.declaration import python_scalar\n\n"
+        "@python_scalar('(input STRING) -> STRING')\n"
+        "def yell(input_):\n    'Shout.'\n    return helper.shout(input_)\n"
+    )
+    other = ModuleType("helper")
+    monkeypatch.setitem(sys.modules, "helper", other)
+    (function,) = load_functions(mine)
+    assert sys.modules["helper"] is other
+    assert "rates" not in sys.modules
+    assert str(tmp_path) not in sys.path
+    script = "import pickle, sys; print(pickle.load(sys.stdin.buffer).body('a'))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=cloudpickle.dumps(function), cwd="/", capture_output=True, check=False
+    )
+    assert (done.stdout.decode(), done.stderr.decode()) == ("aaa\n", "")
