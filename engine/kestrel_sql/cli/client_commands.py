@@ -13,7 +13,7 @@ from rich.text import Text
 from kestrel_sql.cli.render import Display, show_error
 from kestrel_sql.errors import EngineError, StatementError, unreadable
 from kestrel_sql.plan.codec.plan_file import engine_version
-from kestrel_sql.sql.parse.parser import placed_text, statements_of
+from kestrel_sql.sql.parse.parser import place_of, placed_text, statements_of
 from kestrel_sql.sql.parse.tokens import StatementTokens, span_of
 
 _LEAVING = (["EXIT"], ["QUIT"])
@@ -73,7 +73,7 @@ class ClientCommands:
                 case ["SET", "CLI", *setting]:
                     self._set(setting, piece.tokens[-1])
                 case _:
-                    return self.run(placed_text(piece))
+                    return self.run(placed_text(piece.text, place_of(piece)))
         except EngineError as error:
             error.span = error.span or span_of(piece.tokens[-1])
             show_error(self.display.notes, error, text)

@@ -28,7 +28,7 @@ from kestrel_sql.sql.nodes.admin import (
     PrintTopic,
 )
 from kestrel_sql.sql.nodes.statements import Query
-from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text, statements_of
+from kestrel_sql.sql.parse.parser import ParsedStatement, place_of, placed_text, statements_of
 
 PLAN_FILE = "plan.json"
 _ANSWERED = (AssertSchema, AssertTopic, ControlQuery, Describe, Explain, ListObjects, PrintTopic, Query)
@@ -155,7 +155,7 @@ def _of_script(text: str, name: str, functions: Registry) -> Iterator[StatementR
     """Try the statements of a script one by one."""
     session = Session(functions=functions)
     for piece in statements_of(text):
-        placed = placed_text(piece)
+        placed = placed_text(piece.text, place_of(piece))
         try:
             for parsed in session.parse(placed):
                 yield _try_written(session, parsed, name)

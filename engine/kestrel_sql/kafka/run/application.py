@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -25,7 +26,7 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.opening import checkpoint_errors, open_checkpoint
 from kestrel_sql.kafka.run.processing_log import LogWriter
 from kestrel_sql.kafka.run.progress import QueryState
-from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, StoreUri, connect
+from kestrel_sql.kafka.run.run import ProductionRun, RunSettings, StoreUri, connect, until_registry
 from kestrel_sql.kafka.run.script import Script
 from kestrel_sql.kafka.run.topic_contents import BrokerTopics, print_topic
 from kestrel_sql.kafka.sink.transaction import EARLIEST
@@ -37,7 +38,7 @@ from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import CreateAs, DefineVariable, InsertInto, InsertValues, UndefineVariable
-from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text
 from kestrel_sql.topics.records import Record
 
 _LOOK_S = 0.2
@@ -71,6 +72,7 @@ class Application:
     bad: BadRecords = field(init=False)
     text: str | None = field(init=False, default=None)
     _spark: SparkStart = field(init=False)
+    _written: dict[str, ParsedStatement] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin without Spark."""
@@ -116,7 +118,13 @@ class Application:
                 topics.make(self.log_topic)
             self.report("planned, and topics are there; waiting for Spark")
             with closing(LogWriter(settings.config, self.log_topic, self.say)) as log:
-                return self._queries(statements, log).run(folder, script.manifest, offsets)
+                queries = self._queries(statements, log)
+                try:
+                    return queries.run(folder, script.manifest, offsets)
+                except EngineError:
+                    if queries.refused is not None:
+                        self.text = placed_text(queries.refused.text, queries.refused.span)
+                    raise
 
     @contextmanager
     def _locked(self) -> Iterator[CheckpointFolder]:
@@ -156,7 +164,8 @@ class Application:
         for self.text, statement in parsed:
             if self.stop.is_set():
                 return
-            for answer in script.execute(statement):
+            answers = until_registry(partial(script.execute, statement), self.settings.patience, self.say, self.stop)
+            for answer in answers:
                 self.answer(answer)
 
     def _queries(self, statements: Sequence[ParsedStatement], log: LogWriter) -> ProductionRun:
@@ -164,6 +173,7 @@ class Application:
             settings=self.settings,
             session=self.session,
             statements=statements,
+            written=self._written,
             open_spark=self._spark.session,
             say=self.say,
             report=self.report,
@@ -175,6 +185,8 @@ class Application:
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:
         done = self.session.execute(parsed)
+        if done.plan is not None and done.plan.query_plan is not None:
+            self._written[done.plan.query_plan.query_id] = parsed
         try:
             topics.declare(done, self.session)
         except BaseException:

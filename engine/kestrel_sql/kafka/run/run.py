@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from kestrel_sql.errors import EngineError, QueryError
+from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
@@ -37,6 +39,8 @@ _BROKER_S = 2.0
 _COLLECT_S = 30.0
 _ANSWER_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0)
+
+T = TypeVar("T")
 
 
 BATCH_RECORDS = 200_000
@@ -74,11 +78,15 @@ class RunSettings:
 
 @dataclass(slots=True, kw_only=True)
 class ProductionRun:
-    """One start of an application; `say` shows messages to the user, `show` the state of all queries."""
+    """One start of an application; `say` shows messages to the user, `show` the state of all queries.
+
+    `written` has the statement of each query; that of the one that could not start is `refused`.
+    """
 
     settings: RunSettings
     session: Session
     statements: Sequence[ParsedStatement]
+    written: Mapping[str, ParsedStatement] = field(default_factory=dict)
     open_spark: Callable[[], SparkSession]
     say: Callable[[str], None]
     report: Callable[[str], None] = lambda _: None
@@ -86,6 +94,7 @@ class ProductionRun:
     bad: BadRecords
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
+    refused: ParsedStatement | None = None
     _folder: CheckpointFolder = field(init=False)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -109,7 +118,8 @@ class ProductionRun:
             manifest = manifest.with_query(parted(stored, folder))
         for query in prepared:
             if not query.stored.shared:
-                self._check(query, folder)
+                with self._about(query.named):
+                    self._check(query, folder)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
         started = [*units(prepared)]
@@ -158,15 +168,24 @@ class ProductionRun:
             from_start=self.settings.until_caught_up,
             fresh_topics=self._fresh_topics(manifest, queries),
         )
-        prepared = [
-            (
-                self._known(preparation, named, manifest.queries[named.name])
-                if named.name in manifest.queries
-                else preparation.new(named)
-            )
-            for named in queries
-        ]
+        prepared = []
+        for named in queries:
+            stored = manifest.queries.get(named.name)
+            with self._about(named):
+                prepared.append(preparation.new(named) if stored is None else self._known(preparation, named, stored))
         return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+
+    @contextmanager
+    def _about(self, named: NamedQuery) -> Iterator[None]:
+        """Let an error name the query and the place of its statement."""
+        try:
+            yield
+        except EngineError as error:
+            self.refused = self.written.get(named.query.id)
+            error.span = error.span or (self.refused.span if self.refused is not None else None)
+            if named.query.id not in error.message:
+                error.message = f"{named.query.id}: {error.message}"
+            raise
 
     def _known(self, preparation: Preparation, named: NamedQuery, stored: StoredQuery) -> Prepared:
         """Prepare a query of the checkpoint; one that can or shall no longer share a source leaves the others."""
@@ -327,6 +346,13 @@ class ProductionRun:
         if not query.was_begun or self.stop.is_set():
             return False
         query.look()
+        if isinstance(query.failure, RegistryUnavailableError):
+            with about(query=query.id, batch=query.progress.batch):
+                until_registry(
+                    lambda: self.session.registry.latest(query.id), self.settings.patience, self.say, self.stop
+                )
+            query.start(until_caught_up=self.settings.until_caught_up)
+            return True
         if not query.may_be_retried or query.attempts >= len(_RETRY_S):
             self._tell(query)
             return False
@@ -340,6 +366,17 @@ class ProductionRun:
         self.stop.wait(_RETRY_S[query.attempts])
         query.retry(until_caught_up=self.settings.until_caught_up)
         return True
+
+    def _restarts_with_registry(self, query: RunningQuery) -> bool:
+        """Restart a query when the schema registry answers again, unless the user stops the run before."""
+
+        def ask() -> None:
+            if not self.stop.is_set():
+                self.session.registry.latest(query.id)
+
+        with about(query=query.id, batch=query.progress.batch):
+            until_registry(ask, self.settings.patience, self.say, self.stop)
+        return self._start(query)
 
     def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
         """Why the topics of a query do not let it resume; waits for the broker and for the store of the checkpoint."""
@@ -377,6 +414,25 @@ class ProductionRun:
             self._told.add(query.id)
             with about(query=query.id, batch=query.progress.batch):
                 self.say(f"{query.id} failed: {query.failure.render()}")
+
+
+def until_registry(ask: Callable[[], T], patience: float, say: Callable[[str], None], stop: Event) -> T:
+    """Do what asks the schema registry, again and again until it answers.
+
+    Raises:
+        RegistryUnavailableError: it did not answer within `patience` seconds, or the user stopped the run.
+    """
+    since, told = time.monotonic(), False
+    while True:
+        try:
+            return ask()
+        except RegistryUnavailableError as error:
+            if time.monotonic() - since > patience or stop.is_set():
+                raise
+            if not told:
+                say(f"{error.message}; waiting for it up to {patience:.0f} s")
+            told = True
+        stop.wait(_BROKER_S)
 
 
 def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:

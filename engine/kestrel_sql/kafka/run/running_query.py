@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError
+from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, RegistryUnavailableError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import StoredQuery
@@ -222,6 +222,9 @@ class RunningQuery:
 
     def _error(self, text: str) -> EngineError:
         """The error that Spark says in a text."""
+        away = re.findall(r"kestrel_sql\.errors\.RegistryUnavailableError: (.+)", text)
+        if away:
+            return RegistryUnavailableError(f"{self.id}: {away[-1]}")
         refused = re.findall(r"org\.apache\.kafka\.common\.config\.ConfigException: (.+)", text)
         if refused:
             return KafkaConfigError(refused[-1])

@@ -97,10 +97,14 @@ def statements_of(text: str) -> Iterator[StatementTokens]:
     return split_statements(grammar(), text)
 
 
-def placed_text(piece: StatementTokens) -> str:
+def place_of(piece: StatementTokens) -> Span:
+    """Return where a statement begins."""
+    return span_of(piece.tokens[0]) if piece.tokens or piece.error is None else piece.error.span or Span(1, 1, 1, 1)
+
+
+def placed_text(text: str, start: Span) -> str:
     """Return the text of a statement below blank lines, so that its errors name its place in the whole text."""
-    start = span_of(piece.tokens[0]) if piece.tokens else piece.error.span if piece.error else None
-    return piece.text if start is None else "\n" * (start.line - 1) + " " * (start.column - 1) + piece.text
+    return "\n" * (start.line - 1) + " " * (start.column - 1) + text
 
 
 def parse_statement(text: str, *, test_statements: bool = False) -> Statement:
