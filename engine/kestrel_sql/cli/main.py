@@ -299,7 +299,7 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     refuse(arguments, ("schema_registry",), "over topics in memory", "leave it out")
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
     report(errors)(f"running {arguments.script} over topics in memory")
-    bad = BadRecords(warn(errors))
+    bad = BadRecords(warn(errors), limit=arguments.max_bad)
     display = Display.of(arguments.format, out, errors, rows_only=True)
     try:
         with open_lines(arguments.json_progress) as lines:
@@ -310,6 +310,8 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
                     return ExitCode.REFUSED
                 inputs.check_used()
                 engine.flush()
+        if flaw := _judged(board, bad):
+            raise EngineError(flaw, hint="no sink is shown or written to a file")
         _write_sinks(engine, arguments.output, out)
         if board.states:
             errors.print(board.table())
@@ -321,6 +323,12 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         return ExitCode.REFUSED
     finally:
         engine.close()
+
+
+def _judged(board: Board, bad: BadRecords) -> str | None:
+    for state in board.states:
+        bad.judge(state.query, state.rows_in, state.bad_records, is_last=True)
+    return bad.flaw({state.query: state.rows_in for state in board.states if state.rows_in})
 
 
 def _fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:

@@ -24,6 +24,7 @@ from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.kafka.run.progress import QueryState
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.session.session import Session
 
 BAD_RECORDS = "bad-records"
@@ -68,6 +69,21 @@ def add_kafka_options(parser: Any) -> None:
         help="how long a stopped run may finish its batches; the next start repeats a batch that takes longer (25)",
     )
 
+    group.add_argument(
+        "--max-bad",
+        type=_limit,
+        metavar="N|P%",
+        help="end the run where more than N records, or more than P%% of those that a query has read, are bad; the"
+        " batch that exceeds it is not written",
+    )
+
+
+def _limit(text: str) -> BadLimit:
+    try:
+        return BadLimit.of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
@@ -98,6 +114,7 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
         run_settings(arguments, until_caught_up=arguments.until_caught_up),
         grace=_GRACE_S if arguments.grace is None else arguments.grace,
         share_sources=arguments.share_sources,
+        max_bad=arguments.max_bad,
     )
     stop = _stop_on_signals()
     monitor = Monitor(arguments.health_file)

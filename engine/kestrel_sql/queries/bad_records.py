@@ -5,9 +5,11 @@ Names the first of each kind.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from threading import Lock
 
 from kestrel_sql.queries.log_context import about
@@ -17,7 +19,42 @@ from kestrel_sql.topics.records import LogEntry
 TRANSIENT = "push and pull queries"
 """Their name in the counts, which they share."""
 
+_FIRST = 1000
+"""From how many records on it is judged how many of them are bad."""
+
 _VERBS = {DESERIALIZATION: "read", PROCESSING: "computed"}
+
+
+@dataclass(frozen=True, slots=True)
+class BadLimit:
+    """The most bad records of a run, or the most of a hundred that a query has read (rule E12.3.2)."""
+
+    most: Decimal
+    is_share: bool
+
+    @staticmethod
+    def of(text: str) -> BadLimit:
+        """Return the limit `N` or `P%`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        number = text.removesuffix("%")
+        if not re.fullmatch(r"\d{1,12}(\.\d{1,6})?" if number != text else r"\d{1,12}", number, re.ASCII):
+            raise ValueError(f"expected N or P%, got {text!r}")
+        return BadLimit(Decimal(number), is_share=number != text)
+
+    def __str__(self) -> str:
+        """The limit as it is written."""
+        return f"{self.most}%" if self.is_share else str(self.most)
+
+    def flaw(self, query: str, bad: int, read: int, total: int) -> str | None:
+        """Say what exceeds the limit: `bad` of the `read` records of a query, or the `total` of the run."""
+        if not self.is_share:
+            return f"{count_of(total, 'bad record')}, and --max-bad allows {self}" if total > self.most else None
+        if 100 * bad <= self.most * read:
+            return None
+        return f"{query}: {bad} of {count_of(read, 'record')} are bad, and --max-bad allows {self}"
 
 
 @dataclass(slots=True)
@@ -31,6 +68,7 @@ class BadRecords:
         counts: the number of bad records of each query.
         late: the number of records that came too late for each query.
         first_late: the sentence about the first of these.
+        limit: what ends the run.
         stopped: the queries that an error has stopped.
     """
 
@@ -39,8 +77,10 @@ class BadRecords:
     counts: Counter[str] = field(default_factory=Counter)
     late: Counter[str] = field(default_factory=Counter)
     first_late: dict[str, str] = field(default_factory=dict)
+    limit: BadLimit | None = None
     stopped: set[str] = field(default_factory=set)
     _said: set[tuple[int, str]] = field(default_factory=set)
+    _judged: set[str] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
     def note(self, entries: Sequence[LogEntry]) -> None:
@@ -48,25 +88,18 @@ class BadRecords:
 
         An entry about the end of a query is no bad record.
         """
-        found: dict[str, set[object]] = {}
         fresh = []
         with self._lock:
-            for at, entry in enumerate(entries):
-                if entry.kind == FATAL:
-                    continue
+            for entry in (each for each in entries if each.kind != FATAL):
                 query = query_of(entry.logger)
                 if entry.kind == LATE:
                     self.late[self._name(query)] += late_count(entry)
                     self.first_late.setdefault(self._name(query), sentence_of(entry))
-                else:
-                    position = at if entry.topic is None else (entry.topic, entry.partition, entry.offset)
-                    found.setdefault(query, set()).add(position)
                 kind = entry.kind, entry.logger if self.is_persistent(query) else f"{TRANSIENT} {entry.topic}"
                 if kind not in self._said:
                     self._said.add(kind)
                     fresh.append(entry)
-            for query, positions in found.items():
-                self.counts[self._name(query)] += len(positions)
+            self.counts += self._counted(entries)
         for entry in fresh:
             query, topic = query_of(entry.logger), entry.topic
             # The task that reads a record is that of its partition.
@@ -77,6 +110,46 @@ class BadRecords:
     def _name(self, query: str) -> str:
         """The name of a query in the counts."""
         return query if self.is_persistent(query) else TRANSIENT
+
+    def _counted(self, entries: Sequence[LogEntry]) -> Counter[str]:
+        found: dict[str, set[object]] = {}
+        for at, entry in enumerate(entries):
+            if entry.kind not in (FATAL, LATE):
+                position = at if entry.topic is None else (entry.topic, entry.partition, entry.offset)
+                found.setdefault(query_of(entry.logger), set()).add(position)
+        counts: Counter[str] = Counter()
+        for query, positions in found.items():
+            counts[self._name(query)] += len(positions)
+        return counts
+
+    def flaw(self, read: Mapping[str, int], more: Sequence[LogEntry] = ()) -> str | None:
+        """Say what exceeds the limit, given the records that queries have `read` and `more` entries; None if nothing.
+
+        A share is judged from the first thousand records on, or at the end, without `more`.
+        """
+        if self.limit is None:
+            return None
+        with self._lock:
+            counts = self.counts + self._counted(more)
+        for query, records in read.items():
+            if self.limit.is_share and more and records < _FIRST:
+                continue
+            flaw = self.limit.flaw(query, counts[query], records, counts.total())
+            if flaw is not None:
+                return flaw
+        return None
+
+    def judge(self, query: str, read: int, bad: int, *, is_last: bool = False) -> None:
+        """Say once that all of the first thousand records, or all until the end, are bad (rule E12.1.1)."""
+        if query in self._judged or read < (1 if is_last else _FIRST):
+            return
+        self._judged.add(query)
+        if bad >= read:
+            with about(query=query):
+                self.say(
+                    f"WARNING: {query}: ALL of the first {count_of(read, 'record')} are bad: their format, schema or"
+                    " schema registry is probably another"
+                )
 
     def note_errors(self, errors: Mapping[str, str]) -> None:
         """Say once of each query in `errors` what has stopped it."""

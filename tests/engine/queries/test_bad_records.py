@@ -9,7 +9,7 @@ import pytest
 
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.operators.late import Late
-from kestrel_sql.queries.bad_records import TRANSIENT, BadRecords
+from kestrel_sql.queries.bad_records import TRANSIENT, BadLimit, BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
@@ -166,3 +166,48 @@ def test_a_summary_adds_up() -> None:
     ]
     assert summary([replace(state("A", 6, 3, 0), late_records=3)]) == ["A: 6 records read, 3 written, 0 bad, 3 late"]
     assert summary([]) == []
+
+
+@pytest.mark.rules("E12.3.2")
+@pytest.mark.parametrize(
+    ("limit", "before", "more", "read", "flaw"),
+    [
+        ("2", 1, 1, 2, None),
+        ("2", 1, 2, 5000, "3 bad records, and --max-bad allows 2"),
+        ("0", 0, 1, 1, "1 bad record, and --max-bad allows 0"),
+        ("50%", 1, 1, 3, None),
+        ("0.1%", 0, 1, 1000, None),
+        ("0.1%", 1, 1, 1000, "Q_1: 2 of 1000 records are bad, and --max-bad allows 0.1%"),
+        ("1%", 0, 1, 10, None),
+        ("1%", 1, 0, 10, "Q_1: 1 of 10 records are bad, and --max-bad allows 1%"),
+    ],
+)
+def test_a_limit_is_judged_before_a_batch_is_counted(
+    limit: str, before: int, more: int, read: int, flaw: str | None
+) -> None:
+    bad = BadRecords(print, limit=BadLimit.of(limit))
+    bad.note([entry(offset=offset) for offset in range(before)])
+    found = bad.flaw({"Q_1": read}, [entry(offset=before + offset) for offset in range(more)])
+    assert found == flaw
+    assert bad.total == before
+
+
+@pytest.mark.rules("E12.3.2")
+@pytest.mark.parametrize("text", ["", "%", "-1", "1.5", "x%", "1e3", "5 %", "\u0661"])
+def test_a_limit_is_a_number_or_a_share(text: str) -> None:
+    with pytest.raises(ValueError, match="expected N or P%, got"):
+        BadLimit.of(text)
+
+
+@pytest.mark.rules("E12.1.1")
+def test_a_query_whose_first_records_all_are_bad_is_named_once() -> None:
+    said: list[str] = []
+    bad = BadRecords(said.append)
+    for query, read, wrong in [("A", 999, 999), ("A", 1500, 1500), ("A", 1600, 1600), ("B", 1000, 999), ("B", 9, 9)]:
+        bad.judge(query, read, wrong)
+    bad.judge("C", 0, 0, is_last=True)
+    bad.judge("D", 3, 3, is_last=True)
+    assert [sentence.partition(":")[2].partition(" are bad")[0] for sentence in said] == [
+        " A: ALL of the first 1500 records",
+        " D: ALL of the first 3 records",
+    ]

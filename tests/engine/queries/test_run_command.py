@@ -53,6 +53,11 @@ def test_a_run_names_bad_and_late_records_and_fails_on_them_if_asked_to(
     assert (ends["CSAS_A_0"]["bad_records"], ends["CTAS_W_1"]["late_records"]) == (2, 3)
     assert ends["CTAS_W_1"]["first_late"] == f"CTAS_W_1: {first}"
     assert main([*command, "--fail-on", "bad-records"]) == ExitCode.REFUSED
+    capsys.readouterr()
+    assert main([*command, "--max-bad", "10%"]) == ExitCode.REFUSED
+    out, said = capsys.readouterr()
+    assert not out
+    assert "CSAS_A_0: 2 of 3 records are bad, and --max-bad allows 10%" in said
 
 
 @pytest.mark.spark

@@ -76,7 +76,7 @@ class Application:
 
     def __post_init__(self) -> None:
         """Begin without Spark."""
-        self.bad = BadRecords(self.say)
+        self.bad = BadRecords(self.say, limit=self.settings.max_bad)
         self._spark = SparkStart(lambda: self.open_spark(self.settings, self.say))
 
     def run(self, *texts: str) -> bool:

@@ -27,9 +27,10 @@ from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
 from kestrel_sql.kafka.sink.sink import Delivery
-from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.bad_records import BadLimit, BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.batch_log import offsets_of
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import LogEntry
@@ -74,6 +75,7 @@ class RunSettings:
     spark: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
     grace: float | None = None
+    max_bad: BadLimit | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,7 +218,13 @@ class ProductionRun:
             bad=self.bad,
             stop=self.stop,
             flaw=lambda stored: changed(stored, offsets),
+            span=self._span,
         )
+
+    def _span(self, stored: StoredQuery, batch: int) -> int:
+        folder = self._folder.folder_of(stored)
+        ends, starts = offsets_of(folder, batch), offsets_of(folder, batch - 1) or stored.start
+        return sum(max(0, end - starts.get(position, 0)) for position, end in ends.items())
 
     def _catch_up(self, queries: Sequence[RunningQuery], offsets: BrokerOffsets) -> bool:
         """Run one query after the other, each until it has read all records of its topics."""
@@ -403,6 +411,8 @@ class ProductionRun:
 
     def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:
         for query in queries:
+            query.judge(is_last=True)
+            query.check_share()
             self._tell(query)
         for sentence in summary([query.progress.state() for query in queries if query.execution is not None]):
             self.say(sentence)

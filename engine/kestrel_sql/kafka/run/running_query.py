@@ -51,6 +51,8 @@ class Surroundings:
     stop: Event
     flaw: Callable[[StoredQuery], QueryError | None]
     """Called before a batch is written: returns an error if the topics of the query have changed."""
+    span: Callable[[StoredQuery, int], int] = lambda *_: 0
+    """The number of offsets that a batch of a query spans."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class RunningQuery:
     _before: str = ""
     _layout: Layout | None = None
     _counted: int = -1
+    _spanned: int = 0
 
     @property
     def id(self) -> str:
@@ -124,7 +127,14 @@ class RunningQuery:
         if self._final is not None:
             self.failure = self._final
         self.progress.error = self.failure.message if self.failure else ""
+        if fresh:
+            self.judge()
         return fresh
+
+    def judge(self, *, is_last: bool = False) -> None:
+        """Say so if all records that the query has read are bad."""
+        read = self.progress.rows_in * len(self.pipeline.query_ids)
+        self.around.bad.judge(self.id, read, self.progress.bad_records, is_last=is_last)
 
     def _reports(self) -> list[Any]:
         """Spark's reports on batches that may be new. It keeps a hundred; to parse them all takes long."""
@@ -176,6 +186,7 @@ class RunningQuery:
         if number > self._counted:
             # A batch that is done again has the same records and entries.
             self._counted = number
+            self._spanned += self._span(number)
             self.progress.wrote(written.records)
             with about(batch=number):
                 self.around.bad.note(entries)
@@ -205,7 +216,30 @@ class RunningQuery:
             slots=_slots(batch.sparkSession),
             sinks=self._sinks,
             distributed=self._layout,
+            check=None if around.bad.limit is None else lambda entries: self._check(number, entries),
         )
+
+    def _check(self, number: int, entries: Sequence[LogEntry]) -> None:
+        """End the run before a batch is written that has too many bad records."""
+        if number <= self._counted:
+            return
+        flaw = self.around.bad.flaw(self._reads(self._spanned + self._span(number)), entries)
+        if flaw is not None:
+            self._final = QueryError(flaw, hint=f"nothing of batch {number} is written: the next start repeats it")
+            self.around.stop.set()
+            raise self._final
+
+    def _span(self, number: int) -> int:
+        return 0 if self.around.bad.limit is None else self.around.span(self.stored, number)
+
+    def _reads(self, records: int) -> dict[str, int]:
+        return dict.fromkeys(self.pipeline.query_ids, records)
+
+    def check_share(self) -> None:
+        """Fail the query if too many of all records that it has read are bad."""
+        flaw = self.around.bad.flaw(self._reads(self.progress.rows_in)) if self.progress.rows_in else None
+        if flaw is not None and self.failure is None:
+            self.fail(QueryError(flaw))
 
     @property
     def _name(self) -> str:

@@ -8,7 +8,7 @@ Records are shuffled by topic-partition and sorted by ordinal. Each writer write
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -23,7 +23,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
-from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share
+from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share, entries_only
 from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, retried
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.stages.log_entries import log_entry
@@ -69,6 +69,7 @@ def write_batch(
     slots: int | None = None,
     sinks: Mapping[str, int] | None = None,
     distributed: Layout | None = None,
+    check: Callable[[Sequence[LogEntry]], None] | None = None,
 ) -> Written:
     """Write the records of a micro-batch to their topics; called from `foreachBatch`.
 
@@ -89,6 +90,7 @@ def write_batch(
         sinks: the topics that the query writes (None: any), each with the length in bytes of the window at the end of a
             key.
         distributed: the layout by which the rows are distributed already.
+        check: looks at the entries of the processing log before anything is written, and may raise.
 
     Raises:
         QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
@@ -112,7 +114,7 @@ def write_batch(
         if layout.distributes_as(distributed, sinks)
         else frame.mapInArrow(distribute_batches(layout, sinks or {}), DISTRIBUTED)
     )
-    rows = gathered(blobs, layout).mapInArrow(_task(job), REPORT).toArrow().to_pylist()
+    rows = _reported(gathered(blobs, layout), job, check)
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(
@@ -124,6 +126,19 @@ def write_batch(
     return Written(
         records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries)
     )
+
+
+def _reported(blobs: DataFrame, job: Job, check: Callable[[Sequence[LogEntry]], None] | None) -> list[dict[str, Any]]:
+    """The rows of the report on a batch; with `check` it is held back until its entries have been looked at."""
+    if check is None:
+        return list(blobs.mapInArrow(_task(job), REPORT).toArrow().to_pylist())
+    held = blobs.persist()
+    try:
+        found = held.mapInArrow(entries_only, REPORT).toArrow().to_pylist()
+        check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
+        return list(held.mapInArrow(_task(job), REPORT).toArrow().to_pylist())
+    finally:
+        held.unpersist()
 
 
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:

@@ -19,6 +19,7 @@ from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.sink.distribute import merged
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED
 
@@ -179,6 +180,14 @@ class Share:
     def _abort(self) -> None:
         if self._writer is not None and self.job.transactional:
             self._writer.abort()
+
+
+def entries_only(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the log entries of a batch as rows of `REPORT`, and write nothing; `batches` are those of `merged`."""
+    for batch in merged(batches):
+        kinds = batch.column("kind")
+        if kinds.null_count < len(kinds):
+            yield _entries(batch.filter(kinds.is_valid()))
 
 
 def _worker() -> str:

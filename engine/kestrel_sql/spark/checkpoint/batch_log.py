@@ -57,6 +57,21 @@ def unfinished_batch(folder: CheckpointPath) -> int | None:
     return begun[-1] if begun and (not done or done[-1] < begun[-1]) else None
 
 
+def offsets_of(folder: CheckpointPath, number: int) -> dict[tuple[str, int], int]:
+    """The offsets of topic-partitions at which a batch ends; empty if the batch is not in the checkpoint."""
+    file = folder / "offsets" / str(number)
+    if number < 0 or not file.exists():
+        return {}
+    lines = file.read_bytes().decode("utf-8").split("\n")[2:]
+    members = (json.loads(line) for line in lines if line not in ("", _NOTHING))
+    return {
+        (topic, int(partition)): offset
+        for topics in members
+        for topic, offsets in topics.items()
+        for partition, offset in offsets.items()
+    }
+
+
 def _flaws(file: CheckpointPath, flaw: Callable[[str], str | None]) -> Iterator[str]:
     name = f"{file.parent.name}/{file.name}" if file.name.isdigit() else file.name
     try:
