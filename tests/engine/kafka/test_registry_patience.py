@@ -55,7 +55,7 @@ def test_an_error_of_a_start_names_the_query_and_the_place_of_its_statement() ->
     production.written, production.refused = {query.id: parsed}, None
 
     def refuse() -> None:
-        with production._about(NamedQuery("CREATE STREAM O", query, replaces=False)):
+        with production._about(NamedQuery(name="CREATE STREAM O", query=query, replaces=False)):
             raise CheckpointError("the checkpoint has other operators")
 
     with pytest.raises(CheckpointError) as caught:
