@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,65 @@ def test_a_case_that_cannot_be_planned_is_told_and_stops_no_other(
         "recorded historic-plans/x/good" if action == "record" else "test-cases/x.json::good: no plan is stored"
     ) in out
     assert out.count("::bad") == 1
+
+
+@pytest.fixture
+def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test-cases").mkdir()
+
+    def written(**statements: str) -> str:
+        document = {"tests": [{"name": name, "statements": [text], "outputs": []} for name, text in statements.items()]}
+        (tmp_path / "test-cases" / "x.json").write_text(json.dumps(document), encoding="utf-8")
+        return "test-cases"
+
+    return written
+
+
+def test_a_case_that_fails_is_not_recorded(
+    cases: Callable[..., str], fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plans", "record", cases(bad="REJECT", good="COPY")], lambda: fake) == ExitCode.FAILURES
+    out = capsys.readouterr().out
+    assert "test-cases/x.json::bad: not recorded, it does not pass (test-cases/x.json:1)" in out
+    assert [path.parent.parent.name for path in Path("historic-plans").rglob("plan.json")] == ["good"]
+
+
+def test_a_changed_case_is_recorded_again_before_the_application_has_another_version(
+    cases: Callable[..., str], fake: Any
+) -> None:
+    Path("pyproject.toml").write_text('[project]\nversion = "0.1.0"\n')
+    for text in ("COPY", "COPY 2", "COPY 3"):
+        assert main(["plans", "record", cases(a=text)], lambda: fake) == ExitCode.OK
+    assert sorted(path.parent.name for path in Path("historic-plans").rglob("plan.json")) == [
+        "0.1.0",
+        "0.1.0.1",
+        "0.1.0.2",
+    ]
+    assert main(["plans", "check", "test-cases"], lambda: fake) == ExitCode.OK
+
+
+@pytest.mark.parametrize("action", ["run", "prove", "check"])
+def test_an_edited_spec_is_noticed(
+    action: str, cases: Callable[..., str], fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = cases(a="COPY", b="COPY 2")
+    assert main(["plans", "record", path], lambda: fake) == ExitCode.OK
+    spec = min(Path("historic-plans").rglob("spec.json"))
+    spec.write_text(spec.read_text().replace('"outputs": []', '"outputs": [{"topic": "x"}]'))
+    assert main(["plans", action, path if action == "check" else "historic-plans"], lambda: fake) != ExitCode.OK
+    assert "the spec was changed after it was recorded" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("action", ["run", "prove", "check"])
+def test_a_plan_without_a_spec_stops_no_other(
+    action: str, cases: Callable[..., str], fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = cases(a="COPY", b="COPY 2")
+    assert main(["plans", "record", path], lambda: fake) == ExitCode.OK
+    min(Path("historic-plans").rglob("spec.json")).unlink()
+    capsys.readouterr()
+    assert main(["plans", action, path if action == "check" else "historic-plans"], lambda: fake) != ExitCode.OK
+    said = "".join(capsys.readouterr())
+    assert "there is no spec.json beside the plan" in said
+    assert {"run": "1 passed", "prove": "historic-plans/x/b", "check": "no plan is stored"}[action] in said

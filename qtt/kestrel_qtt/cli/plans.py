@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from rich.console import Console
 
+from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
@@ -118,20 +119,22 @@ def _run(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 
 def _record(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    def recorded(cases: list[Case], driver: PlanningDriver, folder: Path) -> Findings:
-        return plan_commands.record_plans(cases, driver, folder, arguments.version)
+    def recorded(cases: list[Case], driver: PlanningDriver, folder: Path, gaps: Ledger) -> Findings:
+        return plan_commands.record_plans(cases, driver, folder, arguments.version, gaps)
 
     return _over_cases(arguments, open_driver, recorded)
 
 
 def _check(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    return _over_cases(arguments, open_driver, plan_commands.check_plans)
+    return _over_cases(
+        arguments, open_driver, lambda cases, driver, folder, _: plan_commands.check_plans(cases, driver, folder)
+    )
 
 
 def _over_cases(
     arguments: argparse.Namespace,
     open_driver: OpenDriver,
-    action: Callable[[list[Case], PlanningDriver, Path], Findings],
+    action: Callable[[list[Case], PlanningDriver, Path, Ledger], Findings],
 ) -> ExitCode:
     loaded = load_cases(arguments)
     cases = selection_of(arguments).of(loaded.cases)
@@ -140,7 +143,7 @@ def _over_cases(
         planned = [
             case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)
         ]
-        findings = action(planned, engine, arguments.plans)
+        findings = action(planned, engine, arguments.plans, loaded.gaps)
     finally:
         engine.close()
     return max(_told(findings), report_errors(loaded))

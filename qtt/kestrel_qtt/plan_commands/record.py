@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE, case_file, find_files, stored_spec
+from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger
 from kestrel_qtt.cases.model import Case, CaseFileError, Json, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.selection import Selection
-from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError
+from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
 from kestrel_qtt.load import Loaded, load, load_all, load_stored
 from kestrel_qtt.plan_commands.compact import choose
 from kestrel_qtt.plans import checkpoints as plan_checkpoints
 from kestrel_qtt.plans import store as plans
 from kestrel_qtt.plans.spec import case_document
+from kestrel_qtt.runner import run_cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,11 @@ class Findings:
 
 def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
     """Load the stored plans below `paths` as cases. A plan that was edited or cannot be read is an error."""
-    specs = (stored_spec(stored.spec_file, path) for path in paths for stored in plans.find_plans(path))
-    return load_all(specs, functions, ledgers)
+    found = [(path, each) for path in paths for each in plans.scan_plans(path)]
+    specs = (stored_spec(each.spec_file, path) for path, each in found if isinstance(each, plans.StoredPlan))
+    loaded = load_all(specs, functions, ledgers)
+    wrong = [CaseFileError(path, 1, str(each)) for path, each in found if isinstance(each, plans.PlanStoreError)]
+    return replace(loaded, errors=(*loaded.errors, *wrong))
 
 
 def application_version(folder: Path) -> str | None:
@@ -45,20 +50,36 @@ def application_version(folder: Path) -> str | None:
     return None
 
 
-def record_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path, version: str | None = None) -> Findings:
+def record_plans(
+    cases: Sequence[Case], driver: PlanningDriver, folder: Path, version: str | None = None, gaps: Ledger = NO_GAPS
+) -> Findings:
     """Record new and changed plans below `folder` under a version of the application.
 
-    The `version` is by default that of `application_version`, else the one after the newest plan of the case. A case
-    that cannot be planned or stored is a problem and stops no other.
+    The `version` is by default that of `application_version`, with a number appended if the newest plan of the case has
+    it already, else the one after that of the newest plan. A case
+    that cannot be planned or stored, or that does not pass, is a problem and stops no other.
     """
-    version = version or application_version(folder)
+    application = application_version(folder)
     done: list[str] = []
     problems: list[str] = []
+    fresh: dict[str, str] = {}
     for case in cases:
         try:
-            stored = plans.record(folder, case.id, version, driver.plan_documents(case), case_document(case))
+            document = driver.plan_documents(case)
+            if not plans.is_recorded(folder, case.id, document):
+                fresh[case.id] = document
         except PlanningError as error:
             problems.append(_unplanned(case, error))
+        except plans.PlanStoreError as error:
+            problems.append(str(error))
+    for result in run_cases([case for case in cases if case.id in fresh], driver, RunOptions(), gaps=gaps):
+        case = result.case
+        if result.status in (Status.FAILED, Status.ERROR):
+            problems.append(f"{case.id}: not recorded, it does not pass ({case.file}:{case.line})\n  {result.reason}")
+            continue
+        try:
+            own = plans.version_above(folder, case.id, application) if application and not version else version
+            stored = plans.record(folder, case.id, own, fresh[case.id], case_document(case))
         except plans.PlanStoreError as error:
             problems.append(str(error))
         else:

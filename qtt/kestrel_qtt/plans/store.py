@@ -106,8 +106,21 @@ def find_plans(root: Path) -> list[StoredPlan]:
     Raises:
         PlanStoreError: a plan has no spec, or its folder is not named `<version>` or `<version>_<timestamp>`.
     """
-    plans = [_stored(file.parent) for file in root.rglob(PLAN_FILE)]
+    plans: list[StoredPlan] = []
+    for found in scan_plans(root):
+        if isinstance(found, PlanStoreError):
+            raise found
+        plans.append(found)
     return sorted(plans, key=lambda plan: (plan.home, plan.age))
+
+
+def scan_plans(root: Path) -> Iterator[StoredPlan | PlanStoreError]:
+    """Yield all plans below `root` in the order of their paths, and an error in the place of each that has no spec."""
+    for file in sorted(root.rglob(PLAN_FILE)):
+        try:
+            yield _stored(file.parent)
+        except PlanStoreError as error:
+            yield error
 
 
 def plan_at(folder: Path) -> StoredPlan | None:
@@ -124,7 +137,7 @@ def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
     """Return the text of the plan and the parsed spec.
 
     Raises:
-        PlanStoreError: a file cannot be read, or the plan is not the one that its spec was recorded with.
+        PlanStoreError: a file cannot be read, or the plan or its spec is not the one that was recorded.
     """
     plan = _read(stored.plan_file)
     spec = _parse(_read(stored.spec_file), stored.spec_file)
@@ -133,6 +146,10 @@ def load_stored(stored: StoredPlan) -> tuple[str, dict[str, Any]]:
     if "hash" in spec and spec["hash"] != _hash(plan):
         raise PlanStoreError(
             f"{stored.plan_file}: the plan was changed after it was recorded; stored plans are never edited"
+        )
+    if "specHash" in spec and spec["specHash"] != _spec_hash(spec):
+        raise PlanStoreError(
+            f"{stored.spec_file}: the spec was changed after it was recorded; `qtt plans amend` does that"
         )
     return plan, spec
 
@@ -154,6 +171,30 @@ def needs_recording(fresh: Json, newest: Json) -> bool:
     Statement texts, and configs that a replay does not restore, make no difference (rules Q16.1, Q16.3).
     """
     return newest is None or _compared(fresh) != _compared(newest)
+
+
+def version_above(root: Path, case_id: str, version: str) -> str:
+    """Return the version of the application for a changed plan of a case.
+
+    If the application has not changed its version since the newest plan, a number is appended: 0.1.0, then 0.1.0.1.
+    """
+    home = root / case_folder(case_id)
+    newest = newest_plans(find_plans(home)).get(home)
+    if newest is None or StoredPlan(version, None, home).age > newest.age:
+        return version
+    released = StoredPlan(version, None, home).age[0]
+    numbers = newest.age[0]
+    last = numbers[-1] + 1 if len(numbers) > len(released) else 1
+    return ".".join(map(str, (*numbers[: len(released)], last)))
+
+
+def is_recorded(root: Path, case_id: str, plan: str) -> bool:
+    """Say whether the newest stored plan of a case equals the text `plan`; raise PlanStoreError as `record`."""
+    home = root / case_folder(case_id)
+    newest = newest_plans(find_plans(home)).get(home)
+    if newest is None:
+        return False
+    return not needs_recording(_parse(plan, home), _parse(load_stored(newest)[0], newest.plan_file))
 
 
 def record(
@@ -196,7 +237,7 @@ def record(
         "testCase": dict(test_case),
         "hash": _hash(plan),
     }
-    _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json(spec)})
+    _write(folder, {PLAN_FILE: plan, SPEC_FILE: _spec_text(spec)})
     return stored
 
 
@@ -226,7 +267,7 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
     folder = root / (file_folder(path) if path else OLD_PLANS) / stored.home.name / draft.name
     if folder.exists():
         raise PlanStoreError(f"{folder}: the plan is stored already; stored plans are never edited")
-    _write(folder, {PLAN_FILE: plan, SPEC_FILE: write_json({**spec, "hash": _hash(plan)})})
+    _write(folder, {PLAN_FILE: plan, SPEC_FILE: _spec_text({**spec, "hash": _hash(plan)})})
     return StoredPlan(stored.version, None, folder)
 
 
@@ -241,7 +282,7 @@ def amend(stored: StoredPlan, outputs: list[Json], note: Mapping[str, Json]) -> 
     _, spec = load_stored(stored)
     case = spec["testCase"]
     amended = [*spec.get("amended", ()), {**note, "outputs": case.get("outputs")}]
-    document = write_json({**spec, "testCase": {**case, "outputs": outputs}, "amended": amended})
+    document = _spec_text({**spec, "testCase": {**case, "outputs": outputs}, "amended": amended})
     draft = stored.spec_file.with_suffix(".draft")
     try:
         draft.write_bytes(document.encode("utf-8"))
@@ -262,9 +303,11 @@ def check(root: Path, fresh: Mapping[str, Json]) -> list[str]:
     """
     problems: list[str] = []
     newest: dict[Path, tuple[StoredPlan, str]] = {}
-    for file in sorted(root.rglob(PLAN_FILE)):
+    for found in scan_plans(root):
         try:
-            stored = _stored(file.parent)
+            if isinstance(found, PlanStoreError):
+                raise found
+            stored = found
             text, _ = load_stored(stored)
         except PlanStoreError as error:
             problems.append(str(error))
@@ -343,6 +386,16 @@ def _compared(plan: Json) -> tuple[Any, dict[str, bool]]:
         [{k: v for k, v in s.items() if k != "statementText"} if isinstance(s, dict) else s for s in statements],
         {name: str(settings.get(name)).lower() == "true" for name in RESTORED},
     )
+
+
+def _spec_text(spec: Mapping[str, Json]) -> str:
+    """Return the text of a spec with its own hash, which covers all of its other members."""
+    written: Any = parse_json(write_json(spec))
+    return write_json({**written, "specHash": _spec_hash(written)})
+
+
+def _spec_hash(spec: Mapping[str, Json]) -> str:
+    return _hash(write_json({name: value for name, value in spec.items() if name != "specHash"}))
 
 
 def _hash(text: str) -> str:
