@@ -13,16 +13,30 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from tests.engine.formats import test_mutations as messages
 from tests.engine.plan import test_plan_mutations as plans
 from tests.engine.server import test_fuzz as requests
-from tests.fuzz import checkpoints, codecs, expressions, statements
+from tests.fuzz import (
+    agreement,
+    applications,
+    asked_expressions,
+    checkpoints,
+    codecs,
+    expressions,
+    oracle,
+    statements,
+)
 from tests.qtt import test_damaged_files as files
 
 EXPRESSIONS, ROWS = 150, 600
 """The expressions and rows of one Spark job: it takes longer to parse the expressions than to run them over rows."""
+
+EXPRESSIONS_OF_AN_APPLICATION = 5
+"""An application takes as long as several expressions."""
 
 SERVER_TRIES = 100_000
 """A try opens a connection; more would use up the ports of the machine."""
@@ -38,6 +52,28 @@ def generated_expressions(seed: int, tries: int) -> Iterator[str]:
         done, number = done + count, number + 1
         yield from map(str, found)
         print(f"expressions: {done:,} of {tries:,}", file=sys.stderr, flush=True)
+
+
+def asked_of_ksqldb(seed: int, tries: int) -> Iterator[str]:
+    """Compare expressions, and a fifth as many applications, with ksqlDB's engine."""
+    if not oracle.is_present():
+        print(f"oracle: {oracle.ABSENT}", file=sys.stderr, flush=True)
+        return
+    from kestrel_qtt.drivers.open import open_driver
+
+    compared, finds = agreement.Compared(open_driver(), oracle.Oracle()), agreement.Finds()
+
+    def tell(text: str) -> None:
+        print(f"oracle: {text}", file=sys.stderr, flush=True)
+
+    with closing(compared):
+        yield from agreement.stale(compared)
+        for case, text in chain(
+            asked_expressions.differences(compared, seed, tries, tell),
+            applications.differences(compared, seed, tries // EXPRESSIONS_OF_AN_APPLICATION, tell),
+        ):
+            yield from finds.take(compared, case, text)
+    tell(finds.summary())
 
 
 def generated_messages(seed: int, tries: int) -> Iterator[str]:
@@ -94,6 +130,7 @@ FUZZERS: Mapping[str, Callable[[int, int], Iterator[str] | list[str]]] = {
     "requests": mutated_requests,
     "checkpoints": checkpoints.damages,
     "expressions": generated_expressions,
+    "oracle": asked_of_ksqldb,
 }
 
 

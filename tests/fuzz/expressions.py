@@ -241,9 +241,13 @@ def with_constants(node: Any, row: Row) -> Any:
 
 def smallest(spark: SparkSession, difference: Difference, paths: Sequence[str]) -> Difference:
     """Return the difference in the smallest part of the expression that still differs over the row."""
-    parts = sorted((part for part in _closed(difference.bound) if part.type is not None), key=_size)
-    found = compared(spark, parts, [difference.row], nested=difference.nested, paths=paths)
+    found = compared(spark, parts_of(difference.bound), [difference.row], nested=difference.nested, paths=paths)
     return next(found, difference)
+
+
+def parts_of(bound: Bound) -> list[Bound]:
+    """Return the parts of an expression that have a value by themselves, the smallest first."""
+    return sorted((part for part in _closed(bound) if part.type is not None), key=_size)
 
 
 def _closed(bound: Bound) -> Iterator[Bound]:

@@ -1,0 +1,220 @@
+"""Generated expressions as cases: many of them are one statement over the rows of one topic, on both engines."""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Any
+
+from kestrel_qtt.cases.model import Case, InputRecord, Produced, Rejected
+from kestrel_qtt.variants.nodes import nodes
+from kestrel_qtt.variants.running import run_variants
+from kestrel_sql.errors import EngineError
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.resolve import Binding
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
+from tests.fuzz.agreement import Compared, differing_records
+from tests.fuzz.expressions import Row, parts_of, some_rows, with_constants
+from tests.fuzz.generator import COLUMNS, TYPES, Generator, overloads
+from tests.fuzz.oracle import Oracle
+
+BATCH, EXPRESSIONS, ROWS = 240, 60, 40
+"""The expressions of one run of Kestrel and of one job of ksqlDB's engine, and the rows of both."""
+
+CONSTANTS = 4
+"""Every fourth expression is also asked as constants."""
+
+MISTYPED = 5
+"""One call in so many has an argument of another type; most are refused by both engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Expressions over rows, as one case."""
+
+    nodes: Sequence[e.Expression]
+    rows: Sequence[Row]
+
+    def case(self, name: str = "expressions") -> Case:
+        """Return the case: a column for the value of each expression, and one that tells a failure from NULL."""
+        used = {part.name for node in self.nodes for part, _ in nodes(node) if isinstance(part, e.ColumnRef)}
+        columns = [each for each in COLUMNS if each in used]
+        texts = list(map(format_expression, self.nodes))
+        values = [f"{text} AS C{at}" for at, text in enumerate(texts)]
+        # ksqlDB does not compile `IS NULL` of some expressions, whose values cannot be NULL in Java.
+        failures = [f"COALESCE({text}) IS NULL AS N{at}" for at, text in enumerate(texts)]
+        declared = ", ".join(["K INT KEY", *(f"`{each}` {COLUMNS[each]}" for each in columns)])
+        return Case(
+            id=name,
+            file=Path("generated"),
+            line=1,
+            name=name,
+            statements=(
+                f"CREATE STREAM S ({declared}) WITH (kafka_topic='s', value_format='JSON');",
+                f"CREATE STREAM O AS SELECT {', '.join(['K', *values, *failures])} FROM S;",
+            ),
+            inputs=tuple(
+                InputRecord(topic="s", key=at, value={each: as_json(row[each], COLUMNS[each]) for each in columns})
+                for at, row in enumerate(self.rows)
+            ),
+        )
+
+    def halves(self) -> Iterator[Asked]:
+        """Yield both halves of the expressions."""
+        half = len(self.nodes) // 2
+        yield replace(self, nodes=self.nodes[:half])
+        yield replace(self, nodes=self.nodes[half:])
+
+
+def as_json(value: Any, sql_type: SqlType) -> Any:
+    """Return a value as a JSON topic has it; a number that JSON cannot write is a text, which both engines read."""
+    if value is None:
+        return None
+    match sql_type:
+        case Array(item):
+            return [as_json(each, item) for each in value]
+        case Map(_, item):
+            return {name: as_json(each, item) for name, each in value.items()}
+        case Struct(fields):
+            return {field.name: as_json(value[field.name], field.type) for field in fields}
+    if sql_type == t.BYTES:
+        return base64.b64encode(value).decode("ascii")
+    if sql_type == t.DOUBLE:
+        number = Decimal(repr(value))
+        return number if number.is_finite() and value != 0 else _JAVA.get(repr(value), repr(value))
+    return value
+
+
+_JAVA = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+
+
+def accepted(oracle: Oracle, asked: Asked) -> Iterator[tuple[Asked, bool]]:
+    """Split expressions into statements that ksqlDB runs to their end, and single ones that it does not run so."""
+    runs = isinstance(oracle.outcome(asked.case()), Produced)
+    if runs or len(asked.nodes) == 1:
+        yield asked, runs
+    else:
+        for half in asked.halves():
+            yield from accepted(oracle, half)
+
+
+def differing(compared: Compared, questions: Sequence[Asked]) -> Iterator[Asked]:
+    """Yield single expressions that seem to differ, over the first row for which they do."""
+    whole: list[Asked] = []
+    for each in questions:
+        for part, runs in accepted(compared.oracle, each):
+            if runs:
+                whole.append(part)
+            else:
+                yield part
+    while whole:
+        cases = {f"expressions-{number}": asked for number, asked in enumerate(whole)}
+        outcomes = run_variants([asked.case(name) for name, asked in cases.items()], compared.kestrel)
+        whole = []
+        for case, ours, _ in outcomes:
+            asked, theirs = cases[case.id], compared.oracle.outcome(case)
+            if isinstance(theirs, Produced) and isinstance(ours, Produced):
+                yield from _differing_columns(asked, theirs, ours)
+            elif len(asked.nodes) == 1:
+                yield asked
+            else:
+                whole += asked.halves()
+
+
+def _differing_columns(asked: Asked, theirs: Produced, ours: Produced) -> Iterator[Asked]:
+    found: dict[int, int] = {}
+    for record in differing_records("O", theirs, ours):
+        for column in record.columns:
+            number = re.match(r"value\.[CN](\d+)", column.column)
+            if number is not None and record.expected is not None:
+                found.setdefault(int(number[1]), int(str(record.expected.key)))
+    for at, row in found.items():
+        yield Asked([asked.nodes[at]], [asked.rows[row]])
+
+
+def smallest(compared: Compared, questions: Sequence[Asked]) -> Iterator[tuple[Case, str]]:
+    """Yield the smallest part of each expression that differs, as a case, and how it differs."""
+    parts = {
+        f"{number}-{size}": Asked([part], asked.rows)
+        for number, asked in enumerate(questions)
+        for size, part in enumerate(_parts(asked.nodes[0]))
+    }
+    cases = [asked.case(name) for name, asked in parts.items()]
+    failed = {case.id: (case, text) for case, text in compared.differing(cases)}
+    by_question = groupby(parts, lambda name: name.partition("-")[0])
+    for _, names in by_question:
+        yield from islice((failed[name] for name in names if name in failed), 1)
+
+
+def _parts(node: e.Expression) -> list[e.Expression]:
+    try:
+        return [part.node for part in parts_of(bind(node, COLUMNS))]
+    except EngineError:
+        return [node]
+
+
+def mistyped(generator: Generator, count: int) -> Iterator[e.Expression]:
+    """Yield calls in which one argument has another type, and which Kestrel refuses."""
+    names = list(overloads())
+    while count:
+        name = generator.rng.choice(names)
+        call = generator.call(name, generator.rng.choice(overloads()[name]), Binding(), 0, {})
+        arguments = call.arguments if isinstance(call, e.FunctionCall) else ()
+        if not arguments:
+            continue
+        at = generator.rng.randrange(len(arguments))
+        other = generator.of(generator.rng.choice(TYPES), 0, {})
+        changed = replace(call, arguments=(*arguments[:at], other, *arguments[at + 1 :]))
+        try:
+            bind(changed, COLUMNS)
+        except EngineError:
+            count -= 1
+            yield changed
+
+
+def questions(rng: random.Random, bounds: Sequence[Bound]) -> Iterator[Asked]:
+    """Yield what is asked of expressions: many at once, over rows, and some as constants."""
+    rows = some_rows(rng, ROWS)
+    for start in range(0, len(bounds), EXPRESSIONS):
+        yield Asked([bound.node for bound in bounds[start : start + EXPRESSIONS]], rows)
+    constants = [with_constants(bound.node, rng.choice(rows)) for bound in bounds[::CONSTANTS]]
+    for start in range(0, len(constants), EXPRESSIONS):
+        yield Asked(constants[start : start + EXPRESSIONS], rows[:1])
+
+
+def batch(compared: Compared, rng: random.Random, bounds: Sequence[Bound]) -> Iterator[tuple[Case, str]]:
+    """Compare expressions, and calls with arguments of other types; yield what differs."""
+    generator = Generator(rng)
+    singles = [Asked([node], some_rows(rng, 2)) for node in mistyped(generator, len(bounds) // MISTYPED)]
+    taken = [asked for asked in singles if not isinstance(compared.oracle.outcome(asked.case()), Rejected)]
+    yield from smallest(compared, [*differing(compared, list(questions(rng, bounds))), *taken])
+
+
+def batches(seed: int, tries: int) -> Iterator[tuple[random.Random, Sequence[Bound]]]:
+    """Yield batches of expressions: calls of all overloads and operators first, then what is generated."""
+    rng = random.Random(seed)
+    generator = Generator(rng)
+    first = [*generator.each_overload(), *generator.each_overload_with_nulls(), *generator.each_operator()]
+    chosen = rng.sample(first, min(len(first), tries // 2))
+    everything = chain(chosen, generator.bounds(tries - len(chosen)))
+    while bounds := list(islice(everything, BATCH)):
+        yield rng, bounds
+
+
+def differences(compared: Compared, seed: int, tries: int, tell: Callable[[str], None]) -> Iterator[tuple[Case, str]]:
+    """Compare `tries` expressions; yield the smallest part of each that differs, and how."""
+    done = 0
+    for rng, bounds in batches(seed, tries):
+        yield from batch(compared, rng, bounds)
+        done += len(bounds)
+        tell(f"{done:,} of {tries:,} expressions")
