@@ -12,7 +12,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.model import Case, InputRecord, Produced, Rejected
+from kestrel_qtt.cases.model import Case, InputRecord, Outcome, Produced, Rejected
 from kestrel_qtt.variants.nodes import nodes
 from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.errors import EngineError
@@ -98,11 +98,11 @@ def as_json(value: Any, sql_type: SqlType) -> Any:
 _JAVA = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
-def accepted(oracle: Oracle, asked: Asked) -> Iterator[tuple[Asked, bool]]:
+def accepted(oracle: Oracle, asked: Asked) -> Iterator[tuple[Asked, Outcome]]:
     """Split expressions into statements that ksqlDB runs to their end, and single ones that it does not run so."""
-    runs = isinstance(oracle.outcome(asked.case()), Produced)
-    if runs or len(asked.nodes) == 1:
-        yield asked, runs
+    outcome = oracle.outcome(asked.case())
+    if isinstance(outcome, Produced) or len(asked.nodes) == 1:
+        yield asked, outcome
     else:
         for half in asked.halves():
             yield from accepted(oracle, half)
@@ -110,25 +110,20 @@ def accepted(oracle: Oracle, asked: Asked) -> Iterator[tuple[Asked, bool]]:
 
 def differing(compared: Compared, questions: Sequence[Asked]) -> Iterator[Asked]:
     """Yield single expressions that seem to differ, over the first row for which they do."""
-    whole: list[Asked] = []
-    for each in questions:
-        for part, runs in accepted(compared.oracle, each):
-            if runs:
-                whole.append(part)
-            else:
-                yield part
-    while whole:
-        cases = {f"expressions-{number}": asked for number, asked in enumerate(whole)}
-        outcomes = run_variants([asked.case(name) for name, asked in cases.items()], compared.kestrel)
-        whole = []
-        for case, ours, _ in outcomes:
-            asked, theirs = cases[case.id], compared.oracle.outcome(case)
+    waiting = list(questions)
+    while waiting:
+        parts = [part for each in waiting for part in accepted(compared.oracle, each)]
+        yield from (asked for asked, theirs in parts if not isinstance(theirs, Produced))
+        whole = {f"expressions-{at}": part for at, part in enumerate(parts) if isinstance(part[1], Produced)}
+        waiting = []
+        for case, ours, _ in run_variants([asked.case(name) for name, (asked, _) in whole.items()], compared.kestrel):
+            asked, theirs = whole[case.id]
             if isinstance(theirs, Produced) and isinstance(ours, Produced):
                 yield from _differing_columns(asked, theirs, ours)
             elif len(asked.nodes) == 1:
                 yield asked
             else:
-                whole += asked.halves()
+                waiting += asked.halves()
 
 
 def _differing_columns(asked: Asked, theirs: Produced, ours: Produced) -> Iterator[Asked]:

@@ -59,7 +59,7 @@ class Server:
     def is_up(self) -> bool:
         try:
             return http.get(f"{self.url}/info").json()["KsqlServerInfo"]["serverStatus"] == "RUNNING"
-        except (httpx.TransportError, ValueError):
+        except (httpx.TransportError, ValueError, KeyError):
             return False
 
     def ksql(self, text: str, **more: Any) -> Any:
@@ -112,7 +112,7 @@ class Servers:
 
     def start(self, *options: str) -> Server:
         """Start a server as a user does, in a process that `end` kills; without options it is quick to start."""
-        port = _free_port()
+        port = free_port()
         log = self.folder / f"serve{port}.log"
         command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
         command += ["--bootstrap-servers", self.servers, "--checkpoint", self._option, *spark_options(self._settings)]
@@ -125,7 +125,7 @@ class Servers:
 
     def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""
-        port, said, ended = _free_port(), list[str](), Event()
+        port, said, ended = free_port(), list[str](), Event()
 
         def open_spark(*_: object) -> SparkSession:
             said.append(OPENS_SPARK)
@@ -166,7 +166,7 @@ def take_lease(checkpoint: StorePath) -> None:
     assert (checkpoint / "lease" / str(newest + 1)).create(b'{"process": 7, "host": "other"}')
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A free port below those that the kernel gives to connections, one of which could take it before the server."""
     while True:
         port = random.randrange(15_000, 32_000)

@@ -110,7 +110,9 @@ def test_a_query_starts_when_the_store_answers_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(BrokerQueries, "_prepared", prepared)
     monkeypatch.setattr(BrokerQueries, "_run", run)
     none: Any = SimpleNamespace(ends=lambda *_: {})
-    queries = BrokerQueries(settings=none, session=session, folder=none, offsets=none, spark=none, manifest=Manifest())
+    queries = BrokerQueries(
+        settings=none, session=session, folder=none, offsets=none, spark=none, manifest=Manifest(), adoption=none
+    )
     queries.follow()
     assert started == []
     monkeypatch.setattr("kestrel_sql.server.broker.queries._LOOK_S", -1)

@@ -79,10 +79,18 @@ class Manifest:
     runs: int = 0
     queries: Mapping[str, StoredQuery] = field(default_factory=dict)
     done: Sequence[str] = ()
+    adopting: Sequence[str] = ()
+    """The queries of ksqlDB that are still to be taken over: each begins once from where ksqlDB was."""
 
     def with_query(self, query: StoredQuery) -> Manifest:
-        """Add a query, or replace the one with its name."""
-        return replace(self, queries={**self.queries, query.name: query})
+        """Add a query, or replace the one with its name; it is taken over with that."""
+        left = tuple(name for name in self.adopting if name != query.name)
+        return replace(self, queries={**self.queries, query.name: query}, adopting=left)
+
+    def without_query(self, name: str) -> Manifest:
+        """Remove a query."""
+        queries = {key: stored for key, stored in self.queries.items() if key != name}
+        return replace(self, queries=queries, adopting=tuple(each for each in self.adopting if each != name))
 
     def with_done(self, effect: str) -> Manifest:
         """Add a statement that must not be executed again."""
@@ -173,6 +181,7 @@ class CheckpointFolder:
             "runs": manifest.runs,
             "queries": [_written(query) for query in manifest.queries.values()],
             "done": list(manifest.done),
+            **({"adopting": list(manifest.adopting)} if manifest.adopting else {}),
         }
         write_whole(self.folder / MANIFEST, write_json(document))
 
@@ -290,5 +299,9 @@ def _read(document: Mapping[str, Any]) -> Manifest:
         members["start"] = from_members(stored["start"])
         queries[stored["name"]] = StoredQuery(**members, has_task_pages=stored.get("has_homes", False))
     return Manifest(
-        application=document["application"], runs=int(document["runs"]), queries=queries, done=tuple(document["done"])
+        application=document["application"],
+        runs=int(document["runs"]),
+        queries=queries,
+        done=tuple(document["done"]),
+        adopting=tuple(document.get("adopting", ())),
     )

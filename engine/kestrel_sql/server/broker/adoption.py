@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, committed_offsets
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.server.broker.command_topic import Command
 
@@ -36,6 +37,28 @@ def check_adoption(commands: Sequence[Command], functions: Registry) -> None:
         )
 
 
+def check_history(query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int]) -> None:
+    """Check that a query with state can read again what ksqlDB had read; `first` are the low watermarks.
+
+    Raises:
+        QueryError: records that count in the state are gone.
+    """
+    lost = [
+        f"{topic}-{partition} begins at {low}, and ksqlDB had read to {committed[topic, partition]}"
+        for (topic, partition), low in sorted(first.items())
+        if low > 0 and committed.get((topic, partition), 0) > 0
+    ]
+    if lost:
+        raise QueryError(
+            f"{query_id} cannot be taken over, because its state counts records that are gone: {'; '.join(lost)}",
+            hint="drop it in ksqlDB and create it here, where it begins with the records that are left",
+        )
+
+
+class StillRunsError(QueryError):
+    """ksqlDB still runs a query, or has ended so shortly ago that the broker counts it as running."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """Where the queries of a ksqlDB service begin; `say` tells a user."""
@@ -48,15 +71,18 @@ class Adoption:
         """Return a query that goes on from ksqlDB's offsets if it has no state, else begins anew.
 
         Raises:
-            QueryError: ksqlDB still runs it, or the broker refuses.
+            StillRunsError: the group of the query has members.
+            QueryError: a query with state has lost records that ksqlDB had read, or the broker refuses.
         """
         stored = prepared.stored
         group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
         self._check_idle(group, stored.id)
-        if prepared.pipeline.group.levels:
-            self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
-            return replace(prepared, stored=replace(stored, start=offsets.first(stored.start)))
         committed = self._committed(group, list(stored.start))
+        if prepared.pipeline.group.levels:
+            first = offsets.first(stored.start)
+            check_history(stored.id, first, committed)
+            self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
+            return replace(prepared, stored=replace(stored, start=first))
         if committed:
             self.say(f"{stored.id} goes on from the offsets that ksqlDB committed")
         return replace(prepared, stored=replace(stored, start={**stored.start, **committed}))
@@ -68,9 +94,13 @@ class Adoption:
         except KafkaException as error:
             raise self._failed(group, error) from error
         if members:
-            raise QueryError(f"ksqlDB still runs {query_id}: the group {group} has members", hint="stop ksqlDB first")
+            raise StillRunsError(
+                f"{query_id} waits until the group {group} has no members: ksqlDB runs it still, or has ended within"
+                " the last 45 s",
+                hint="stop ksqlDB if it runs; the query then starts by itself",
+            )
 
-    def _committed(self, group: str, positions: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    def _committed(self, group: str, positions: list[Position]) -> dict[Position, int]:
         settings = self.config.client(group_id=group, enable_auto_commit=False)
         try:
             with closing(Consumer(settings)) as consumer:

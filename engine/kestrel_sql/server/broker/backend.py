@@ -106,6 +106,7 @@ class BrokerBackend:
             offsets=self._offsets,
             spark=self._spark.session,
             manifest=manifest,
+            adoption=Adoption(run.config, session.config["ksql.service.id"], settings.say),
         )
         place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
         self.pushes = BrokerPushes(run.config, session, place, self._queries.errors.note, settings.push_queue_rows)
@@ -327,7 +328,6 @@ class BrokerBackend:
                     hint="name the checkpoint that belongs to it, or another --service-id, or take it over by --adopt",
                 )
             check_adoption(commands, self._session.functions)
-            self._queries.adopting = Adoption(self._config, self._base["ksql.service.id"], self._say)
         for command in commands:
             if command.record.ends_service:
                 self._say(f"{self._topic.topic} holds TERMINATE CLUSTER: it is carried out, and the next start is new")
@@ -335,7 +335,7 @@ class BrokerBackend:
                 return
             self._replay(command)
         if mark not in manifest.done:
-            self._queries.note_done(mark)
+            self._queries.note_done(mark, tuple(self._session.queries) if commands else ())
         self._queries.open_tables()
 
     def _end_service(self, topics: Sequence[str]) -> None:

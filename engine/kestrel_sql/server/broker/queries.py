@@ -25,7 +25,7 @@ from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
-from kestrel_sql.server.broker.adoption import Adoption
+from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
@@ -57,6 +57,9 @@ class Supervised:
     table: TableTopic | None = None
     error: str = ""
     retry_at: float | None = None
+    waits_for: str = ""
+    """Why it does not run yet, though it starts by itself."""
+    has_waited: bool = False
     replaces: bool = False
     """Whether it goes on with the state of another query, which had its name before."""
 
@@ -72,8 +75,8 @@ class BrokerQueries:
     spark: Callable[[], SparkSession]
     manifest: Manifest
     paused: set[str] = field(default_factory=set)
-    adopting: Adoption | None = None
-    """Where queries begin that another engine ran before; until the first `follow` is over."""
+    adoption: Adoption
+    """Where queries begin that another engine ran before, those of `manifest.adopting`."""
     errors: ErrorLog = field(init=False)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
@@ -98,7 +101,7 @@ class BrokerQueries:
     def follow(self) -> None:
         """Start the session's new queries, and stop those that it no longer has."""
         queries = self.session.queries
-        for name in [*self.manifest.queries, *self._supervised]:
+        for name in [*self.manifest.queries, *self.manifest.adopting, *self._supervised]:
             if name not in queries:
                 self._forget(name)
         for name, query in [*queries.items()]:
@@ -110,11 +113,10 @@ class BrokerQueries:
             if known is not None:
                 self._stop(known)
             self._start(self._open(query, replaces=known is not None))
-        self.adopting = None
 
-    def note_done(self, effect: str) -> None:
-        """Note in the manifest what must not be done again."""
-        self.manifest = self.manifest.with_done(effect)
+    def note_done(self, effect: str, adopting: Sequence[str] = ()) -> None:
+        """Note in the manifest what must not be done again, and the queries that are to be taken over."""
+        self.manifest = replace(self.manifest.with_done(effect), adopting=(*self.manifest.adopting, *adopting))
         self.folder.save(self.manifest)
 
     def pause(self, names: Sequence[str]) -> None:
@@ -176,7 +178,7 @@ class BrokerQueries:
         for name, known in [*self._supervised.items()]:
             progress = known.progress
             lag = sum((progress.lag or {}).values())
-            found[name] = progress.rows_in, progress.rows_out, lag, known.error or progress.error
+            found[name] = progress.rows_in, progress.rows_out, lag, known.error or known.waits_for or progress.error
         return found
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
@@ -219,9 +221,11 @@ class BrokerQueries:
     def _start(self, known: Supervised) -> None:
         if known.error or known.query.plan.sink is None:
             return
-        known.retry_at = None
+        known.retry_at, known.waits_for = None, ""
         try:
             self._run(known, self._prepared(known.query, replaces=known.replaces))
+        except StillRunsError as error:
+            self._wait(known, error)
         except EngineError as error:
             self._refuse(known, error)
         except OSError as error:
@@ -232,6 +236,12 @@ class BrokerQueries:
             _log.exception("%s does not run", known.query.id)
             known.error = f"{known.query.id} was not started; the log of the server says why"
 
+    def _wait(self, known: Supervised, error: StillRunsError) -> None:
+        known.retry_at, known.waits_for = time.monotonic() + _MEASURE_S, error.message
+        if not known.has_waited:
+            known.has_waited = True
+            self.adoption.say(error.render())
+
     def _refuse(self, known: Supervised, error: EngineError) -> None:
         known.error = error.message
         _log.warning("%s does not run: %s", known.query.id, error.render())
@@ -240,8 +250,8 @@ class BrokerQueries:
         preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
-        if stored is None and self.adopting is not None:
-            prepared = self.adopting.begun(prepared, self.offsets)
+        if stored is None and query.id in self.manifest.adopting:
+            prepared = self.adoption.begun(prepared, self.offsets)
         stored = prepared.stored
         check_start(
             self.spark,
@@ -317,8 +327,7 @@ class BrokerQueries:
             self._stop(known)
         self.paused.discard(name)
         forgotten = self.manifest.queries.get(name)
-        rest = {key: stored for key, stored in self.manifest.queries.items() if key != name}
-        self.manifest = replace(self.manifest, queries=rest)
+        self.manifest = self.manifest.without_query(name)
         try:
             self.folder.save(self.manifest)
             if forgotten is not None:
