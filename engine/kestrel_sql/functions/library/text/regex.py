@@ -21,10 +21,12 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 
     Example: REGEXP_EXTRACT('(.*) (.*)', 'hello there', 2) -> 'there'
     """
-    _check_group(group)
     compiled = compile_pattern(pattern)
     match = compiled.search(value)
-    return None if match is None or group > compiled.groups else match.group(group)
+    if match is None:
+        return None
+    _check_group(group)
+    return None if group > compiled.groups else match.group(group)
 
 
 @python_scalar(
@@ -34,13 +36,15 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | None] | None:
     """Return a group of every match, the whole match by default; NULL if there is no such group.
 
-    A group that takes no part in a match is NULL.
+    A group that takes no part in a match is NULL. A negative group is an error where something matches.
 
     Example: REGEXP_EXTRACT_ALL('a(b)?', 'ab a', 1) -> ARRAY['b', NULL]
     """
-    _check_group(group)
     compiled = compile_pattern(pattern)
-    return None if group > compiled.groups else [match.group(group) for match in matches(compiled, value)]
+    found = list(matches(compiled, value))
+    if found:
+        _check_group(group)
+    return None if group > compiled.groups else [match.group(group) for match in found]
 
 
 @python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")

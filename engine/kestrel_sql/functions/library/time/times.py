@@ -10,9 +10,13 @@ from kestrel_sql.functions.library.spark_sql.time_units import span_millis
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.types.time_units import DAY_MS
 
+_MOST_MS = (2**63 - 1) // 1_000_000
+"""Java counts a span in nanoseconds, and takes the most that 64 bits hold for one that is longer."""
 
-def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, time: Tree) -> Tree:
-    return cast(call("pmod", op(operation, cast(time, "BIGINT"), span_millis(unit, interval)), number(DAY_MS)), "INT")
+
+def _shifted(time: Tree, millis: Tree) -> Tree:
+    span = call("greatest", number(-_MOST_MS - 1), call("least", number(_MOST_MS), millis))
+    return cast(call("pmod", op(exp.Add, cast(time, "BIGINT"), span), number(DAY_MS)), "INT")
 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timeadd")
@@ -21,7 +25,7 @@ def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
 
     Example: CAST(TIMEADD(HOURS, 2, PARSE_TIME('23:30', 'HH:mm')) AS STRING) -> '01:30'
     """
-    return _shift(exp.Add, unit, interval, time)
+    return _shifted(time, span_millis(unit, interval))
 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timesub")
@@ -30,7 +34,7 @@ def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
 
     Example: CAST(TIMESUB(SECONDS, 5, PARSE_TIME('00:00', 'HH:mm')) AS STRING) -> '23:59:55'
     """
-    return _shift(exp.Sub, unit, interval, time)
+    return _shifted(time, op(exp.Sub, number(0), span_millis(unit, interval)))
 
 
 @python_scalar("(time TIME, pattern STRING) -> STRING", display_name="format_time")
