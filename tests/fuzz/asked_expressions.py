@@ -113,7 +113,9 @@ def differing(compared: Compared, questions: Sequence[Asked]) -> Iterator[Asked]
     waiting = list(questions)
     while waiting:
         parts = [part for each in waiting for part in accepted(compared.oracle, each)]
-        yield from (asked for asked, theirs in parts if not isinstance(theirs, Produced))
+        for asked, theirs in parts:
+            if not isinstance(theirs, Produced):
+                yield replace(asked, rows=asked.rows[:1]) if isinstance(theirs, Rejected) else asked
         whole = {f"expressions-{at}": part for at, part in enumerate(parts) if isinstance(part[1], Produced)}
         waiting = []
         for case, ours, _ in run_variants([asked.case(name) for name, (asked, _) in whole.items()], compared.kestrel):

@@ -55,8 +55,8 @@ def check_history(query_id: str, first: Mapping[Position, int], committed: Mappi
         )
 
 
-class StillRunsError(QueryError):
-    """ksqlDB still runs a query, or has ended so shortly ago that the broker counts it as running."""
+class StillRunsError(Exception):
+    """ksqlDB still runs a query, or has ended so shortly ago that the broker counts it as running: the query waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,8 @@ class Adoption:
             raise self._failed(group, error) from error
         if members:
             raise StillRunsError(
-                f"{query_id} waits until the group {group} has no members: ksqlDB runs it still, or has ended within"
-                " the last 45 s",
-                hint="stop ksqlDB if it runs; the query then starts by itself",
+                f"{query_id} waits until the group {group} has no members, and then starts by itself: ksqlDB runs it"
+                " still, or has ended within the last 45 s"
             )
 
     def _committed(self, group: str, positions: list[Position]) -> dict[Position, int]:

@@ -237,10 +237,10 @@ class BrokerQueries:
             known.error = f"{known.query.id} was not started; the log of the server says why"
 
     def _wait(self, known: Supervised, error: StillRunsError) -> None:
-        known.retry_at, known.waits_for = time.monotonic() + _MEASURE_S, error.message
+        known.retry_at, known.waits_for = time.monotonic() + _MEASURE_S, str(error)
         if not known.has_waited:
             known.has_waited = True
-            self.adoption.say(error.render())
+            self.adoption.say(known.waits_for)
 
     def _refuse(self, known: Supervised, error: EngineError) -> None:
         known.error = error.message
