@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_decimal, parse_double, parse_int, parse_long
+from kestrel_sql.java.utf16 import decode_utf8
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Base, Decimal, Primitive, SqlType
 from kestrel_sql.types.time_units import DAY_MS
@@ -159,7 +160,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
     readers = [(column, reader(column.type)) for column in spec.columns]
 
     def decode(data: bytes) -> Row:
-        text = data.decode("utf-8", "replace")
+        text = decode_utf8(data)
         special = not text or '"' in text or "\n" in text or "\r" in text
         fields = first_record(text, delimiter) if special else text.split(delimiter)
         if len(fields) != len(readers):

@@ -9,6 +9,7 @@ from typing import Any
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats import none
 from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
+from kestrel_sql.java.utf16 import decode_utf8
 from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
 
 
@@ -25,7 +26,7 @@ def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], Any], Callable[[An
 
 def _read_text(data: bytes) -> str:
     # Java's decoder replaces malformed input, so invalid UTF-8 is no error.
-    return data.decode("utf-8", "replace")
+    return decode_utf8(data)
 
 
 def _write_text(text: str) -> bytes:

@@ -17,6 +17,7 @@ from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import SerdeSpec, describe
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_double, parse_int, parse_long, wrap_integer
+from kestrel_sql.java.utf16 import decode_utf8
 from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, STRING, SqlType
 
 
@@ -88,13 +89,13 @@ def _read(spec: SerdeSpec, data: bytes) -> Any:
         case "JSON":
             return json_text.read_exact(data)
         case "DELIMITED" | "TEXT" | "CSV" | "REGEX":
-            return data.decode("utf-8", "replace")
+            return decode_utf8(data)
         case "BYTES":
             return data
         case "JSON_DOCUMENT":
             return json_text.read_exact(data)
         case "KAFKA":
-            return data.decode("utf-8", "replace") if not spec.columns else _read_kafka(spec.columns[0].type, data)
+            return decode_utf8(data) if not spec.columns else _read_kafka(spec.columns[0].type, data)
         case "PROTOBUF_NOSR":
             value = protobuf_nosr.open_spec(spec)[0].read(data)
             return value[protobuf_nosr.BARE] if protobuf_nosr.is_bare(spec) else value
@@ -128,7 +129,7 @@ def _read_kafka(sql_type: SqlType, data: bytes) -> Any:
     value = kafka.PRIMITIVES[sql_type][0](data)
     if sql_type == DOUBLE:
         return Decimal(java_double(value))
-    return value.decode("utf-8", "replace") if sql_type == BYTES else value
+    return decode_utf8(value) if sql_type == BYTES else value
 
 
 def _write_framed(spec: SerdeSpec, value: Any) -> bytes:

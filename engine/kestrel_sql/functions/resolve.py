@@ -23,7 +23,7 @@ from kestrel_sql.functions.signature import (
     walk,
 )
 from kestrel_sql.types.conversion import can_implicitly_cast, decimal_of
-from kestrel_sql.types.sql_types import DOUBLE, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
+from kestrel_sql.types.sql_types import DOUBLE, STRING, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +223,27 @@ def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Ch
         return None
     binding = Binding()
     if not all(
-        unify(p.pattern, argument, binding, casts=casts) for p, argument in zip(parameters, arguments, strict=True)
+        _takes(p, argument) or unify(p.pattern, argument, binding, casts=casts)
+        for p, argument in zip(parameters, arguments, strict=True)
     ):
         return None
     return Choice(overload, parameters, binding)
 
 
+def _takes(parameter: Parameter, argument: Argument) -> bool:
+    return parameter.takes_list and argument == Array(STRING)
+
+
+def target_of(parameter: Parameter, argument: SqlType) -> SqlType | None:
+    """Return the type to which a parameter converts an argument, perhaps its own; None if it cannot."""
+    return STRING if _takes(parameter, argument) else implicit_target(parameter.pattern, argument)
+
+
 def _best(
     candidates: list[Choice], overloads: Sequence[Overload], arguments: Sequence[Argument], span: Span | None
 ) -> Choice:
+    if not arguments:
+        return candidates[0]
     ranked = sorted(candidates, key=lambda choice: _rank(choice.overload.signature))
     if len(ranked) > 1 and _rank(ranked[-1].overload.signature) == _rank(ranked[-2].overload.signature):
         raise FunctionError(

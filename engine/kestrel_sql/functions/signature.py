@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
 
-from kestrel_sql.types.sql_types import PRIMITIVES, Decimal, Primitive
+from kestrel_sql.types.sql_types import PRIMITIVES, STRING, Decimal, Primitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ class Parameter:
     """One parameter.
 
     `variadic` accepts zero or more arguments. A NULL argument for `not_null` is an error (in Java, a primitive type).
-    The argument for `literal` is a constant that the factory of an aggregate takes.
+    The argument for `literal` is a constant that the factory of an aggregate takes. An ARRAY<STRING> for `takes_list`
+    converts to a STRING.
     """
 
     pattern: Pattern
@@ -106,6 +107,7 @@ class Parameter:
     variadic: bool = False
     not_null: bool = False
     literal: bool = False
+    takes_list: bool = False
 
     def __str__(self) -> str:
         return f"{self.pattern}{'...' if self.variadic else ''}{' ' if self.name else ''}{self.name}"
@@ -136,7 +138,11 @@ class Signature:
             return self.parameters if spare == 0 else None
         if spare < -1:
             return None
-        return self.parameters[:at] + (self.parameters[at],) * (spare + 1) + self.parameters[at + 1 :]
+        repeated = self.parameters[at]
+        if spare == 0 and repeated.pattern == STRING:
+            # To ksqlDB the parameter is an array, so it takes one; the body then gets its text.
+            repeated = replace(repeated, takes_list=True)
+        return self.parameters[:at] + (repeated,) * (spare + 1) + self.parameters[at + 1 :]
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.parameters))}) -> {self.returns}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.java.time.fields import to_civil
+from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.java.utf16 import units
 from kestrel_sql.types.sql_types import Array, Base, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
@@ -160,13 +161,19 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def write_value(value: Any, sql_type: SqlType | None) -> str:
-    """Write a SQL value as JSON: struct fields and map keys sorted, dates and times as strings, bytes in base64."""
+    """Write a SQL value as JSON: struct fields and map keys sorted, dates and times as strings, bytes in base64.
+
+    Raises:
+        ValueError: a key of a map is NULL, or a time is 24:00.
+    """
     if value is None or sql_type is None:
         return "null"
     match sql_type:
         case Array(item):
             return "[" + ",".join(write_value(v, item) for v in value) + "]"
         case Map(_, item):
+            if None in value:
+                raise ValueError("Null key for a Map not allowed in JSON")
             return _write_object([(str(key), write_value(v, item)) for key, v in value.items()])
         case Struct(fields):
             return _write_object([(field.name, write_value(value[field.name], field.type)) for field in fields])
@@ -193,7 +200,7 @@ def _write_primitive(value: Any, base: Base) -> str:
         case Base.DATE:
             return f'"{date_text(value)}"'
         case Base.TIME:
-            return f'"{_clock(value // 1_000)}"'
+            return f'"{_clock(checked_time(value) // 1_000)}"'
         case Base.TIMESTAMP:
             days, millis = divmod(value, DAY_MS)
             return f'"{date_text(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'

@@ -203,7 +203,7 @@ def round_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
         ArithmeticError: the number has too many digits, or is not finite.
     """
     size = decimal_of(target)
-    if not value.is_finite() or value.adjusted() > size.precision:
+    if not value.is_finite() or (value and value.adjusted() > size.precision):
         raise ArithmeticError("Numeric field overflow")
     result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=ROUNDING)
     if result != 0 and result.adjusted() >= size.precision - size.scale:

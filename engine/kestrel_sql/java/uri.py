@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
+from kestrel_sql.java.utf16 import decode_utf8
+
 _ALNUM = "A-Za-z0-9"
 _OTHER = r"[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x21-\x7e]"
 _ESCAPE = "%[0-9A-Fa-f]{2}"
@@ -65,7 +67,7 @@ def parse_uri(text: str) -> Uri:
 
 def decode(text: str) -> str:
     """Replace percent escapes by the characters of their UTF-8 bytes; invalid bytes become U+FFFD."""
-    return _ESCAPES.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+    return _ESCAPES.sub(lambda match: decode_utf8(bytes.fromhex(match[0].replace("%", ""))), text)
 
 
 def _check_characters(allowed: re.Pattern[str], text: str, part: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -24,3 +25,11 @@ def _halves(match: re.Match[str]) -> str:
 def whole(text: str) -> str:
     """Join the halves of characters; a half without the other one stays."""
     return text if text.isascii() else text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+
+
+def decode_utf8(data: bytes) -> str:
+    """Read UTF-8 as `new String(data, UTF_8)` does: what is malformed becomes U+FFFD, and half a pair one of them."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _HALF.sub("\ufffd".encode(), data).decode("utf-8", "replace")

@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.spark.types import CARRIER, DIGITS, is_wide
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import STRING, Array, Decimal, Map, SqlType, Struct
 
 Convert = Callable[[Any], Any]
 
@@ -22,6 +22,14 @@ def uncarried(value: Mapping[str, Any]) -> Any:
     return decimal.Decimal(value[DIGITS]) if DIGITS in value else {}
 
 
+def _with_key(mapping: Mapping[Any, Any], null: str | None) -> Mapping[Any, Any]:
+    """Replace a NULL key, which no map of Arrow has, as JSON writes it; leave out that of another type."""
+    if None not in mapping:
+        return mapping
+    named = {null if key is None else key: value for key, value in mapping.items()}
+    return {key: value for key, value in named.items() if key is not None}
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -33,7 +41,8 @@ def to_arrow_value(sql_type: SqlType) -> Convert | None:
             return _lifted(lambda number: {CARRIER: None, DIGITS: f"{number:f}"})
         case Map(key, value):
             of_key, of_value = to_arrow_value(key) or _same, to_arrow_value(value) or _same
-            return _lifted(lambda mapping: [(of_key(k), of_value(v)) for k, v in mapping.items()])
+            null = "null" if key == STRING else None
+            return _lifted(lambda mapping: [(of_key(k), of_value(v)) for k, v in _with_key(mapping, null).items()])
         case Array(item):
             inner = to_arrow_value(item)
             return None if inner is None else _lifted(lambda items: [inner(v) for v in items])

@@ -1,6 +1,7 @@
-"""DECIMALs whose values have a scale of their own, at most that of their type (rule U4.7).
+"""DECIMALs whose values have a size of their own (rules U4.7, U4.8).
 
-GREATEST and LEAST return the argument that they choose, as it came. Only a serde brings it to the scale of the type.
+GREATEST and LEAST return the argument that they choose, as it came. CEIL, FLOOR and ROUND may add a digit before the
+point. Only a serde brings a value to the size of the type.
 """
 
 from __future__ import annotations

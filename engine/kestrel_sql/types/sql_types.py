@@ -1,7 +1,7 @@
 """SQL types as values that compare by structure; `str()` gives their canonical text.
 
 Each SQL type has one Python type: BOOLEAN bool; INTEGER and BIGINT int; DOUBLE float; DECIMAL `decimal.Decimal` of
-the declared scale (but see `own_scales`); STRING str; BYTES bytes; TIME int (ms of the day); DATE int (days since
+the declared size (but see `own_scales`); STRING str; BYTES bytes; TIME int (ms of the day); DATE int (days since
 1970-01-01); TIMESTAMP int (ms since the epoch, UTC); ARRAY list; MAP dict (keeps insertion order); STRUCT dict from
 field name to value, with every field present. None is NULL everywhere.
 """
@@ -46,7 +46,10 @@ class Decimal:
     precision: int
     scale: int
     own_scales: bool = field(default=False, compare=False)
-    """Whether a value can have fewer digits after the point than `scale`; not a part of the type (rule U4.7)."""
+    """Whether a value can have fewer digits after the point than `scale`, or more digits than `precision`.
+
+    It is not a part of the type (rules U4.7, U4.8).
+    """
 
     def __str__(self) -> str:
         return f"DECIMAL({self.precision}, {self.scale})"

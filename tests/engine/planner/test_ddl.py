@@ -123,7 +123,7 @@ def test_custom_types_are_resolved_at_any_depth() -> None:
         ((), STREAM, "No columns supplied."),
         ((V, V), STREAM, "Duplicate value columns found in schema: `V` INTEGER"),
         ((K, Element("K", INTEGER)), STREAM, "Value columns clash with key columns: `K` INTEGER"),
-        ((Element("RowTime", BIGINT),), STREAM, "'RowTime' is a reserved column name"),
+        ((Element("ROWTIME", BIGINT),), STREAM, "'ROWTIME' is a reserved column name"),
         ((Element("WINDOWEND", BIGINT),), STREAM, "is a reserved column name"),
         (
             (Element("K", Map(STRING, INTEGER), ElementRole.KEY), V),

@@ -168,9 +168,9 @@ def _writer(schema: Any) -> Convert | None:
         case "record":
             return _record([(field["name"], _writer(field["type"])) for field in schema["fields"]])
         case "bytes" if schema.get("logicalType") == "decimal":
-            return _decimal_writer(int(schema.get("scale", 0)), None)
+            return _decimal_writer(schema, None)
         case "fixed" if schema.get("logicalType") == "decimal":
-            return _decimal_writer(int(schema.get("scale", 0)), int(schema["size"]))
+            return _decimal_writer(schema, int(schema["size"]))
         case _:
             return None
 
@@ -236,9 +236,15 @@ def _decimal_reader(scale: int) -> Convert:
     return read
 
 
-def _decimal_writer(scale: int, size: int | None) -> Convert:
+def _decimal_writer(schema: Mapping[str, Any], size: int | None) -> Convert:
+    scale, most = int(schema.get("scale", 0)), int(schema.get("precision", 64))
+
     def write(value: Decimal) -> bytes:
         unscaled = int(value.scaleb(scale, EXACT).to_integral_exact(context=EXACT))
+        if abs(unscaled) >= 10**most:
+            raise ConversionError(
+                f"Cannot encode decimal with precision {len(str(abs(unscaled)))} as max precision {most}"
+            )
         width = size if size is not None else (unscaled + (unscaled < 0)).bit_length() // 8 + 1
         return unscaled.to_bytes(width, "big", signed=True)
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.bind.operators import implicitly_cast
+from kestrel_sql.functions.bind.operators import parsed
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.resolve import (
     Argument,
     Choice,
     IntervalArgument,
     LambdaArgument,
-    implicit_target,
     result_type,
     substitute,
+    target_of,
     unify,
 )
 from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of, is_concrete
@@ -73,7 +73,7 @@ def _argument(bound: Bound) -> Argument:
 
 def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> Bound:
     if argument.type is not None:
-        return implicitly_cast(argument, implicit_target(parameter.pattern, argument.type))
+        return parsed(argument, target_of(parameter, argument.type))
     if isinstance(argument.node, NullLiteral) and is_concrete(parameter.pattern):
         # Spark takes an untyped NULL for a STRING where a function takes STRING and BYTES.
         return replace(argument, type=substitute(parameter.pattern, choice.binding))

@@ -46,15 +46,21 @@ _HINT = "Hint: You might need to add explicit type casts."
 def common_type(items: Iterable[Bound]) -> SqlType | None:
     """Return the type to which all `items` convert, or None if all are NULL.
 
-    The first item that is not NULL leads: a literal takes its type where it can, other items only widen it.
+    The first item that is not NULL leads: a literal takes its type where it can, other items only widen it. A STRING
+    that is no literal takes the type of a date, a time or bytes beside it.
 
     Raises:
         TypeMismatchError: an item does not convert.
     """
     common: SqlType | None = None
+    has_literal = False
     for item in items:
         if item.type is not None:
-            common = item.type if common is None else _merge(common, item) or _refuse(common, item)
+            merged = item.type if common is None else _merge(common, item) or _refuse(common, item)
+            if has_literal and common == STRING and merged in PARSED_FROM_STRING:
+                _refuse(STRING, item)
+            common = merged
+        has_literal = has_literal or isinstance(item.node, StringLiteral)
     return common
 
 
@@ -157,7 +163,11 @@ def _merge_types(common: SqlType, other: SqlType) -> SqlType | None:
         case Struct(), Struct():
             return _merge_structs(common, other)
         case _:
-            return common if can_implicitly_cast(other, common) and other != STRING else None
+            return common if can_implicitly_cast(other, common) else other if other in _parsed_from(common) else None
+
+
+def _parsed_from(common: SqlType) -> frozenset[SqlType]:
+    return PARSED_FROM_STRING if common == STRING else frozenset()
 
 
 def _merge_structs(common: Struct, other: Struct) -> SqlType | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
@@ -17,8 +18,16 @@ from kestrel_sql.sql.nodes.expressions import (
     ComparisonOp,
     Expression,
     Like,
+    StringLiteral,
 )
-from kestrel_sql.types.conversion import base_name, can_cast, decimal_of, lossless_type, wider_number
+from kestrel_sql.types.conversion import (
+    PARSED_FROM_STRING,
+    base_name,
+    can_cast,
+    decimal_of,
+    lossless_type,
+    wider_number,
+)
 from kestrel_sql.types.sql_types import (
     BOOLEAN,
     BYTES,
@@ -49,6 +58,13 @@ def implicitly_cast(bound: Bound, target: SqlType | None) -> Bound:
     if target is None or bound.type is None or bound.type == target:
         return bound
     return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
+
+
+def parsed(bound: Bound, target: SqlType | None) -> Bound:
+    """Wrap `bound` in a CAST like `implicitly_cast`; a string that is no value of the type is NULL, not an error."""
+    converted = implicitly_cast(bound, target)
+    parses = bound.type == STRING and target in PARSED_FROM_STRING and not isinstance(bound.node, StringLiteral)
+    return replace(converted, implicit=False) if parses else converted
 
 
 def explicit_cast(node: Cast, operand: Bound) -> Bound:

@@ -26,6 +26,7 @@ from kestrel_sql.java.numbers import (
     wrap_integer,
 )
 from kestrel_sql.java.time import iso
+from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
@@ -89,6 +90,8 @@ def java_text(value: Any, sql_type: SqlType) -> str:
             # Leave out NULL fields, as Spark does.
             shown = (f"{f.name}={java_text(value[f.name], f.type)}" for f in fields if value.get(f.name) is not None)
             return "Struct{" + ",".join(shown) + "}"
+        case Primitive(Base.TIME):
+            return time_text(value % DAY_MS // 1000)
         case Primitive(Base.BYTES):
             return base64.b64encode(value).decode("ascii")
         case Primitive(base) if base is not Base.STRING:
@@ -120,9 +123,9 @@ def _to_decimal(value: Any) -> decimal.Decimal:
 def _to_double(value: str) -> float:
     text = value.strip(JAVA_BLANKS)
     number = text[:-1] if text[-1:] in "fFdD" and text else text
-    if _REAL.fullmatch(number) is None:
+    if _REAL.fullmatch(number) is None or math.isinf(real := float(number)):
         raise ValueError(f"not a number: {value}")
-    return float(number)
+    return real
 
 
 def _to_bytes(value: str) -> bytes:
@@ -139,7 +142,7 @@ def _timestamp_text(value: int) -> str:
 
 
 def _time_of_day(value: int) -> str:
-    text = time_text(value // 1000)
+    text = time_text(checked_time(value) // 1000)
     return text if value // 1000 % 60 else text[:5]
 
 

@@ -110,7 +110,7 @@ def _series(types: CallTypes, start: int, end: int, step: int | None = None) -> 
 def _as_map(types: CallTypes, keys: Items, values: Items) -> Entries:
     if keys is None or values is None:
         return None
-    return {"null" if key is None else key: values[i] if i < len(values) else None for i, key in enumerate(keys)}
+    return {key: values[i] if i < len(values) else None for i, key in enumerate(keys)}
 
 
 def _map_union(types: CallTypes, first: Entries, second: Entries) -> Entries:
@@ -130,9 +130,7 @@ def _transform_map(types: CallTypes, mapping: Entries, key: Callable[..., Any], 
     result: dict[Any, Any] = {}
     for entry in mapping.items():
         name, item = key(*entry), value(*entry)
-        if name is None and isinstance(types.returns, t.Map) and types.returns.key == t.STRING:
-            name = "null"
-        if name is None or name in result or item is None:
+        if name in result or item is None:
             raise ValueError("TRANSFORM produced a duplicate key or a NULL")
         result[name] = item
     return result

@@ -64,7 +64,7 @@ def in_hash_map_order(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     `kestrel_sql.functions.library.spark_sql.map_order` does the same in Spark.
     """
     keys = list(mapping)
-    if not all(isinstance(key, str | int) for key in keys):
+    if not all(key is None or isinstance(key, str | int) for key in keys):
         return list(mapping.items())
     return [(key, mapping[key]) for key in java_hash_order(keys, capacity=1)]
 

@@ -341,10 +341,7 @@ def _(node: e.ArrayConstructor, bound: Bound, values: Values) -> Any:
 @_evaluate.register
 def _(node: e.MapConstructor, bound: Bound, values: Values) -> Any:
     parts = [_scoped(child, values) for child in bound.children]
-    # A map has no NULL key, and JSON writes that of ksqlDB as "null" (see `compile.expressions`).
-    null = "null" if isinstance(bound.type, Map) and bound.type.key == t.STRING else None
-    keys = (null if key is None else key for key in parts[::2])
-    return {key: value for key, value in zip(keys, parts[1::2], strict=True) if key is not None}
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 @_evaluate.register

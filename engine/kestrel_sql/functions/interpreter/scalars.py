@@ -21,6 +21,7 @@ from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
 from kestrel_sql.functions.library.spark_sql.size_limits import check_size
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
+from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.java.utf16 import units
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
@@ -56,20 +57,6 @@ def _round_double(types: CallTypes, value: float) -> int:
         return saturating_int(value, 64)
     down = math.floor(value)
     return down + (value - down >= 0.5)
-
-
-def _round_towards(rounding: str) -> Implementation:
-    def implementation(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal | None:
-        try:
-            return round_decimal(value.to_integral_value(rounding=rounding, context=ROUNDING), types.returns)
-        except ArithmeticError:
-            return None
-
-    return implementation
-
-
-def _round_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
-    return _round_towards(decimal.ROUND_FLOOR)(types, ROUNDING.add(value, decimal.Decimal("0.5")))  # type: ignore[no-any-return]
 
 
 def _abs(types: CallTypes, value: float | decimal.Decimal) -> Any:
@@ -152,7 +139,7 @@ def _shift_date(sign: int) -> Implementation:
 
 def _shift_time(sign: int) -> Implementation:
     def implementation(types: CallTypes, unit: str, count: int, clock: int) -> int:
-        return (clock + sign * count * UNIT_MS[unit]) % DAY_MS
+        return (checked_time(clock) + sign * count * UNIT_MS[unit]) % DAY_MS
 
     return implementation
 
@@ -177,7 +164,6 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "atan": _real(fdlibm.atan),
     "atan2": _real(fdlibm.atan2),
     "cbrt": _real(fdlibm.cbrt),
-    "ceil_decimal": _round_towards(decimal.ROUND_CEILING),
     "ceil_double": _ceil_double,
     "ceil_whole": _same,
     "coalesce": _first,
@@ -190,7 +176,6 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "degrees": _real(math.degrees),
     "elt": _elt,
     "field": _field,
-    "floor_decimal": _round_towards(decimal.ROUND_FLOOR),
     "floor_double": lambda types, value: float(math.floor(value)) if _has_fraction(value) else value,
     "floor_whole": _same,
     "from_days": _same,
@@ -213,7 +198,6 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "radians": _real(math.radians),
     "random": lambda types: random.random(),
     "replace": _replace,
-    "round_decimal": _round_decimal,
     "round_double": _round_double,
     "round_whole": _same,
     "rpad": _pad(left=False),
@@ -228,7 +212,9 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "timestampsub": _shift_instant(-1),
     "timesub": _shift_time(-1),
     "trim": lambda types, value: value.strip(_CONTROL),
-    "trunc_decimal": _round_towards(decimal.ROUND_DOWN),
+    "trunc_decimal": lambda types, value: round_decimal(
+        value.to_integral_value(decimal.ROUND_DOWN, ROUNDING), types.returns
+    ),
     "trunc_whole": lambda types, value: cast_value(value, types.arguments[0], t.BIGINT),
     "ucase": lambda types, value: value.upper(),
     "unix_date": _same,

@@ -21,6 +21,7 @@ from kestrel_sql.java.time.fixed_width import layout_of
 from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.java.time.resolve import Resolved, resolve
 from kestrel_sql.java.time.zones import Zone
+from kestrel_sql.types.time_units import DAY_MS
 
 _DAY_SECONDS = 86_400
 _MILLI_NANOS = 1_000_000
@@ -41,8 +42,9 @@ def format_time(millis: int, pattern: str) -> str:
     """Write a time of day, given in ms.
 
     Raises:
-        ValueError: the pattern is invalid or has a field that a time lacks.
+        ValueError: the pattern is invalid or has a field that a time lacks, or the time is 24:00.
     """
+    checked_time(millis)
     layout = layout_of(pattern)
     fast = layout.write(0, millis * _MILLI_NANOS) if layout is not None and not layout.has_date else None
     return compile_pattern(pattern).write(Moment(nanos=millis * _MILLI_NANOS)) if fast is None else fast
@@ -61,6 +63,17 @@ def format_instant(millis: int, pattern: str, zone: Zone) -> str:
     layout = layout_of(pattern)
     fast = layout.write(days, nanos) if layout is not None else None
     return compile_pattern(pattern).write(Moment(days, nanos, zone, offset)) if fast is None else fast
+
+
+def checked_time(millis: int) -> int:
+    """Return a time of day, given in ms.
+
+    Raises:
+        ValueError: it is no `LocalTime`; a serde accepts 24:00.
+    """
+    if not 0 <= millis < DAY_MS:
+        raise ValueError(f"{millis} ms is no time of day")
+    return millis
 
 
 def parse_date(text: str, pattern: str) -> int:

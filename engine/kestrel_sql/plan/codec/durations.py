@@ -113,7 +113,7 @@ def _window_expression(value: Any, path: str) -> WindowExpression:
     retention = _OPTIONAL_SPAN.decode(document.get("retention"), f"{path}.retention")
     grace = _OPTIONAL_SPAN.decode(document.get("gracePeriod"), f"{path}.gracePeriod")
     for key, length in zip(_LENGTHS[kind], lengths, strict=True):
-        if not length.value:
+        if not length.value and kind is not WindowType.SESSION:
             raise PlanError("the length of a window must be greater than zero", path=f"{path}.{key}")
     return WindowExpression(
         _window(kind, lengths, retention, grace), _EMIT.decode(document.get("emitStrategy"), f"{path}.emitStrategy")

@@ -25,8 +25,6 @@ from kestrel_sql.sql.nodes.expressions import (
     Comparison,
     ComparisonOp,
     Expression,
-    FunctionCall,
-    IntervalUnit,
     Not,
 )
 from kestrel_sql.sql.nodes.statements import AliasedSource, Query, SourceKind
@@ -109,8 +107,6 @@ class Scope:
         return rewrite(expression, self._qualified)
 
     def _qualified(self, node: Expression) -> Expression | None:
-        if isinstance(node, FunctionCall) and any(self._is_unit(argument) for argument in node.arguments):
-            return replace(node, arguments=tuple(self._argument(argument) for argument in node.arguments))
         if not isinstance(node, ColumnRef) or node.qualifier is not None:
             return None
         owners = [source.alias for source in self.sources if source.has(node.name)]
@@ -122,20 +118,6 @@ class Scope:
                 span=node.span,
             )
         return replace(node, qualifier=owners[0]) if owners else node
-
-    def _is_unit(self, argument: Expression) -> bool:
-        """Whether an argument is DAY, HOUR, MINUTE or SECOND and no source has a column of that name."""
-        return (
-            isinstance(argument, ColumnRef)
-            and argument.qualifier is None
-            and argument.name in _SINGULAR_UNITS
-            and not any(source.has(argument.name) for source in self.sources)
-        )
-
-    def _argument(self, argument: Expression) -> Expression:
-        if isinstance(argument, ColumnRef) and self._is_unit(argument):
-            return IntervalUnit(f"{argument.name}S", span=argument.span)
-        return rewrite(argument, self._qualified)
 
     def check(self, expression: Expression, clause: str, *, extra: frozenset[str] = frozenset()) -> None:
         """Check that every column reference names a column of a source, or one of `extra`.
@@ -155,8 +137,11 @@ class Scope:
             )
             known = tuple(self._names(owner))
             message = f"{position(node.span)}{clause} column '{written}' cannot be resolved.{note}"
+            unit = f"as a unit of time, write {node.name}S" if node.name in _SINGULAR_UNITS else None
             raise UnknownColumnError(
-                message + other_case(node.name, known, "column"), span=node.span, hint=column_hint(node.name, known)
+                message + other_case(node.name, known, "column"),
+                span=node.span,
+                hint=unit or column_hint(node.name, known),
             )
 
     def _names(self, owner: QuerySource | None) -> Iterator[str]:

@@ -60,11 +60,10 @@ def _column(element: Element, kind: SourceKind, types: Mapping[str, SqlType], co
 
 
 def is_reserved(name: str, config: Config) -> bool:
-    """Whether `name`, in any case, is reserved, so no column may have it (rules N2)."""
-    upper = name.upper()
-    if upper in ("ROWPARTITION", "ROWOFFSET") and config.pseudo_column_version == 0:
+    """Whether `name` is reserved, so no column may have it (rule N2.2)."""
+    if name in ("ROWPARTITION", "ROWOFFSET") and config.pseudo_column_version == 0:
         return False
-    return upper in SYSTEM_NAMES
+    return name in SYSTEM_NAMES
 
 
 def resolve_type(sql_type: SqlType, types: Mapping[str, SqlType]) -> SqlType:

@@ -37,7 +37,7 @@ def window_info(window: Window, emit: Emit | None) -> WindowInfo:
 
 def _check_lengths(window: Window, emit: Emit | None) -> None:
     length = window.gap if isinstance(window, SessionWindow) else window.size
-    if length.millis <= 0:
+    if length.millis < (0 if isinstance(window, SessionWindow) else 1):
         raise StatementError("The length of a window must be greater than zero.", span=window.span)
     if isinstance(window, HoppingWindow) and not 0 < window.advance.millis <= window.size.millis:
         raise StatementError(

@@ -67,11 +67,20 @@ class WithClause:
         return self._values.get(name) is not None
 
     def text(self, name: str) -> str | None:
-        """Return a property as a string; numbers and booleans are formatted."""
+        """Return a property that is a string.
+
+        Raises:
+            PropertyError: the value is a number or a boolean.
+        """
         value = self._values.get(name)
-        if value is None:
-            return None
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        if value is None or isinstance(value, str):
+            return value
+        written = str(value).lower() if isinstance(value, bool) else str(value)
+        raise PropertyError(
+            f"Failed to prepare statement: Invalid value {written} for configuration {name}: "
+            f"Expected value to be a string, but it was a {'boolean' if isinstance(value, bool) else 'number'}",
+            hint=f"write {name} = '{written}'",
+        )
 
     def integer(self, name: str, bits: int = 32) -> int | None:
         """Return an integer property of at most `bits` bits; a string of digits counts.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal as Number
 from itertools import count
+from math import inf
 
 from sqlglot import exp
 
@@ -152,7 +153,9 @@ def java_text(value: Tree, sql_type: SqlType) -> Tree:
             return s.if_(
                 s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}"))
             )
-        case Primitive(Base.TIME | Base.DATE | Base.TIMESTAMP | Base.BYTES):
+        case Primitive(Base.TIME):
+            return s.call("date_format", s.call("timestamp_millis", s.cast(value, t.BIGINT)), s.text("HH:mm:ss"))
+        case Primitive(Base.DATE | Base.TIMESTAMP | Base.BYTES):
             return cast_checked(value, sql_type, t.STRING).value if sql_type != t.BYTES else s.call("base64", value)
         case _:
             return s.cast(value, t.STRING)
@@ -195,7 +198,8 @@ def _string_to_integer(target: SqlType) -> Callable[[Tree], Checked]:
 def _string_to_double(value: Tree) -> Checked:
     # Excludes NaN and infinities; no other number contains these letters. Spark trims as Java does.
     plain = s.call("regexp_extract", value, s.text(whole("[^nNiI]*")), s.integer(0))
-    return null_means_failure(value, s.cast(plain, t.DOUBLE))
+    real = s.call("nullif", s.call("nullif", s.cast(plain, t.DOUBLE), s.double(inf)), s.double(-inf))
+    return null_means_failure(value, real)
 
 
 def _string_to_boolean(value: Tree) -> Checked:

@@ -26,7 +26,7 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call
 from kestrel_sql.spark.compile.context import Context, Fault
 from kestrel_sql.spark.compile.sql import Tree
-from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide
+from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide, uses_null_key
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
@@ -65,7 +65,7 @@ def close(result: Checked, context: Context, message: str) -> Tree:
 def _compile(bound: Bound, context: Context) -> Operand:
     if isinstance(bound.node, e.Lambda):
         return _lambda(bound, context)
-    if is_over_wide(bound):
+    if is_over_wide(bound) or uses_null_key(bound):
         return over_wide(bound, context)
     if needs_interpreter(bound):
         return _in_python(bound, context)

@@ -191,9 +191,10 @@ def date_to_timestamp(value: Tree) -> Checked:
 
 
 def time_to_string(value: Tree) -> Checked:
-    """Write a time without ms, and without seconds if they are 0."""
+    """Write a time without ms, and without seconds if they are 0; 24:00, which a record may hold, fails."""
     whole_minute = s.binary(
         exp.EQ, s.call("pmod", s.binary(exp.IntDiv, value, s.integer(1000)), s.integer(60)), s.integer(0)
     )
     short = s.call("date_format", _instant(value), s.text("HH:mm"))
-    return Checked(s.if_(whole_minute, short, s.call("date_format", _instant(value), s.text("HH:mm:ss"))))
+    usual = s.if_(whole_minute, short, s.call("date_format", _instant(value), s.text("HH:mm:ss")))
+    return null_means_failure(value, s.if_(s.binary(exp.LT, value, s.integer(DAY_MS)), usual, s.null_of(t.STRING)))

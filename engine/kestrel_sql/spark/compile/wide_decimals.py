@@ -1,6 +1,6 @@
-"""Compiles expressions over DECIMALs of more than 38 digits, which no type of Spark holds (rules L4.4.8).
+"""Compiles expressions over DECIMALs of more than 38 digits and NULL keys of maps, which no type of Spark holds.
 
-They run in Python; between expressions the values are carried as text (`kestrel_sql.spark.types`).
+They run in Python (rules L4.4.8, L4.7); between expressions the values are carried as text (`kestrel_sql.spark.types`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
-from kestrel_sql.functions.interpreter.evaluate import columns_of
+from kestrel_sql.functions.interpreter.evaluate import columns_of, interpretable
 from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.spark.compile.arithmetic import digits_between
 from kestrel_sql.spark.compile.calls import python_result
@@ -16,7 +16,7 @@ from kestrel_sql.spark.compile.context import Context
 from kestrel_sql.spark.types import MAX_PRECISION, is_wide
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
-from kestrel_sql.types.sql_types import Decimal
+from kestrel_sql.types.sql_types import Decimal, Map, contains
 
 
 def is_over_wide(bound: Bound) -> bool:
@@ -32,6 +32,40 @@ def is_over_wide(bound: Bound) -> bool:
 
 def _is_wide_inside(bound: Bound) -> bool:
     return _gives_wide(bound) or any(map(_is_wide_inside, bound.children))
+
+
+def uses_null_key(bound: Bound) -> bool:
+    """Whether an expression looks into a map that it makes itself and whose key may be NULL, as no map of Spark has.
+
+    A map that is a result is written by a serde, for which the key is the string "null".
+    """
+    if isinstance(bound.node, _CONSTRUCTORS) or not any(map(_may_have_null_key, bound.children)):
+        return False
+    return not _free_variables(bound) and _is_interpretable(bound)
+
+
+def _may_have_null_key(bound: Bound) -> bool:
+    match bound.node, bound.type:
+        case e.MapConstructor(), _:
+            return not all(isinstance(key.node, e.Literal) for key in bound.children[::2])
+        case e.FunctionCall(name), Map() if name in _MAKERS:
+            return True
+        case _:
+            has_map = contains(bound.type, lambda part: isinstance(part, Map))
+            return has_map and any(map(_may_have_null_key, bound.children))
+
+
+def _is_interpretable(bound: Bound) -> bool:
+    try:
+        interpretable(bound)
+    except UnsupportedError:
+        return False
+    return True
+
+
+_CONSTRUCTORS = (e.ArrayConstructor, e.MapConstructor, e.StructConstructor, e.Lambda)
+_MAKERS = ("AS_MAP", "TRANSFORM")
+"""The functions that make maps with keys of other values."""
 
 
 def _gives_wide(bound: Bound) -> bool:

@@ -62,7 +62,10 @@ class SinkWrite:
     window: WindowInfo | None
     logger: str
     guarded: bool
-    """Whether a row that cannot be written is dropped instead of failing the query (below a TIMESTAMP column)."""
+    """Whether a row that cannot be written is dropped instead of failing the query.
+
+    So it is below a TIMESTAMP column, and where a DECIMAL may be wider than its type.
+    """
     logs_rows: bool = False
     """Whether entries of the processing log contain the row that could not be written."""
 

@@ -34,6 +34,7 @@ from kestrel_sql.sql.parse.tokens import (
     split_statements,
     substitute,
     tokenize,
+    with_aliases,
     with_kafka_keywords,
 )
 from kestrel_sql.sql.parse.variables import Variables
@@ -207,7 +208,7 @@ def _statement(piece: StatementTokens, variables: Variables | None, test_stateme
         raise piece.error
     if variables is not None:
         piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
-    piece = StatementTokens(with_kafka_keywords(piece.tokens), piece.text, piece.end)
+    piece = StatementTokens(with_aliases(with_kafka_keywords(piece.tokens)), piece.text, piece.end)
     statement: Statement = _run("test_statement" if test_statements else "statement", piece)
     return statement
 

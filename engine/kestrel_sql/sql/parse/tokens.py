@@ -105,6 +105,23 @@ def with_kafka_keywords(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     )
 
 
+def with_aliases(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """Turn EMIT and PARTITION behind the name of a source into names, unless they start a clause."""
+    kinds = [token.type for token in tokens]
+    return tuple(
+        token.update("IDENTIFIER")
+        if token.type in _CLAUSES
+        and kinds[max(at - 2, 0)] in ("FROM", "JOIN")
+        and not set(kinds[at + 1 : at + 2]) & _CLAUSES[token.type]
+        else token
+        for at, token in enumerate(tokens)
+    )
+
+
+_CLAUSES = {"EMIT": {"CHANGES", "FINAL"}, "PARTITION": {"BY"}}
+"""The words that start a clause, and those that follow them there."""
+
+
 def _is_kafka_keyword(token: Token) -> bool:
     return token.type == "IDENTIFIER" and token.upper() in KAFKA_KEYWORDS
 

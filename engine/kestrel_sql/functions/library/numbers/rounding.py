@@ -28,7 +28,6 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     text,
 )
 from kestrel_sql.java.numbers import ROUNDING, java_double
-from kestrel_sql.java.numbers import round_decimal as round_decimal_to
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
 from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
 
@@ -39,7 +38,11 @@ _NO_FRACTION = float(2**52)
 def _whole(arguments: tuple[SqlType | None, ...]) -> SqlType:
     present = arguments[0]
     size = present if isinstance(present, Decimal) else Decimal(1, 0)
-    return Decimal(max(1, size.precision - size.scale), 0)
+    return Decimal(max(1, size.precision - size.scale), 0, own_scales=size.scale > 0)
+
+
+def _truncated(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    return replace(decimal_of(_whole(arguments)), own_scales=False)
 
 
 def _widest(arguments: tuple[SqlType | None, ...]) -> SqlType:
@@ -95,13 +98,26 @@ def ceil_double(value: Tree) -> Tree:
     return let([value], body)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="CEIL", display_name="Ceil", with_types=True)
-def ceil_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round up to an integer and keep the type.
+def _at_own_size(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    """Return the type of the argument, which a value that rounding adds a digit to no longer fits."""
+    present = arguments[0]
+    return replace(present, own_scales=True) if isinstance(present, Decimal) else Decimal(1, 0)
+
+
+def _at_scale(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
+    rounded = value.quantize(decimal.Decimal(1).scaleb(-decimal_of(sql_type).scale), context=ROUNDING)
+    return rounded or rounded.copy_abs()
+
+
+@python_scalar(
+    "(value DECIMAL(p,s)) -> DECIMAL", name="CEIL", display_name="Ceil", returns=_at_own_size, with_types=True
+)
+def ceil_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
+    """Round up to an integer and keep the type, even where the result has a digit more than it.
 
     Example: CEIL(1.2) -> 2.0
     """
-    return cast_decimal(call("ceil", value), decimal_of(types.returns))
+    return _at_scale(_scaled(value, 0, decimal.ROUND_CEILING), types.returns)
 
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", display_name="Floor")
@@ -122,13 +138,15 @@ def floor_double(value: Tree) -> Tree:
     return let([value], lambda x: if_(_is_whole(x), x, cast(call("floor", x), "DOUBLE")))
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL(p,s)", name="FLOOR", display_name="Floor", with_types=True)
-def floor_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round down to an integer and keep the type.
+@python_scalar(
+    "(value DECIMAL(p,s)) -> DECIMAL", name="FLOOR", display_name="Floor", returns=_at_own_size, with_types=True
+)
+def floor_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
+    """Round down to an integer and keep the type, even where the result has a digit more than it.
 
     Example: FLOOR(1.2) -> 1.0
     """
-    return cast_decimal(call("floor", value), decimal_of(types.returns))
+    return _at_scale(_scaled(value, 0, decimal.ROUND_FLOOR), types.returns)
 
 
 @scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", display_name="sign")
@@ -165,20 +183,13 @@ def round_double(value: Tree) -> Tree:
     return let([value], body)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole, with_types=True)
-def round_decimal(types: CallTypes, value: Tree) -> Tree:
-    """Round to an integer, ties up.
+@python_scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole)
+def round_decimal(value: decimal.Decimal) -> decimal.Decimal:
+    """Round to an integer, ties up; the result may have a digit more than its type.
 
     Example: ROUND(-2.5) -> CAST(-2 AS DECIMAL(1, 0))
     """
-    one, half = cast(text("1"), "DECIMAL(1, 0)"), cast(text("0.5"), "DECIMAL(1, 1)")
-
-    def body(x: Tree) -> Tree:
-        # Spark rounds a sum with 0.5 where it needs more than 38 digits; the rest of a division by 1 is exact.
-        up, down = op(exp.Add, call("floor", x), one), call("floor", x)
-        return if_(op(exp.GTE, call("pmod", x, one), half), up, down)
-
-    return cast_decimal(let([value], body), decimal_of(types.returns))
+    return _scaled(value, 0, _half(value)) or decimal.Decimal(0)
 
 
 def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decimal:
@@ -203,13 +214,21 @@ def round_places(value: float, places: int) -> float:
     return float(_scaled(exact, places, _half(exact)))
 
 
-@python_scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="ROUND", display_name="Round", with_types=True)
+@python_scalar(
+    "(value DECIMAL(p,s), places INT) -> DECIMAL",
+    name="ROUND",
+    display_name="Round",
+    returns=_at_own_size,
+    with_types=True,
+)
 def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
-    """Round to `places` digits after the point and keep the type; ties of negative values go up.
+    """Round to `places` digits after the point and keep the type, even where the result has a digit more than it.
+
+    Ties of negative values go up.
 
     Example: ROUND(12.345, 1) -> 12.300
     """
-    return round_decimal_to(_scaled(value, places, _half(value)), types.returns)
+    return _at_scale(_scaled(value, places, _half(value)), types.returns)
 
 
 @scalar(
@@ -223,7 +242,7 @@ def trunc_whole(value: Tree) -> Tree:
     return cast(value, "BIGINT")
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_whole, with_types=True)
+@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_truncated, with_types=True)
 def trunc_decimal(types: CallTypes, value: Tree) -> Tree:
     """Drop the fraction.
 
@@ -252,7 +271,7 @@ def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
 
     Example: TRUNC(12.345, 1) -> 12.300
     """
-    return round_decimal_to(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
+    return _at_scale(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
 
 
 def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from kestrel_sql.functions.declaration import python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, number, op, text
 from kestrel_sql.java.base64_text import decode_base64
+from kestrel_sql.java.utf16 import decode_utf8
 
 
 def _from_hex(value: str) -> bytes:
@@ -36,7 +37,7 @@ def _to_base64(value: bytes) -> str:
 
 _DECODERS: dict[str, Callable[[bytes], str]] = {
     "hex": lambda value: value.hex().upper(),
-    "utf8": lambda value: value.decode("utf-8", "replace"),
+    "utf8": decode_utf8,
     "ascii": lambda value: value.decode("ascii", "replace"),
     "base64": _to_base64,
 }

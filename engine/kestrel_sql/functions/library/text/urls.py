@@ -8,6 +8,7 @@ from urllib.parse import quote_plus
 
 from kestrel_sql.functions.declaration import python_scalar
 from kestrel_sql.java.uri import Uri, parse_uri
+from kestrel_sql.java.utf16 import decode_utf8
 
 _ESCAPES = re.compile("(?:%.{0,2})+", re.DOTALL)
 _VALID = re.compile("(?:%[0-9A-Fa-f]{2})+")
@@ -31,7 +32,7 @@ def url_decode_param(text: str) -> str:
 def _decoded(escapes: str) -> str:
     if not _VALID.fullmatch(escapes):
         raise ValueError("URLDecoder: Illegal hex characters in escape (%) pattern")
-    return bytes.fromhex(escapes.replace("%", "")).decode("utf-8", "replace")
+    return decode_utf8(bytes.fromhex(escapes.replace("%", "")))
 
 
 @python_scalar("(text STRING) -> STRING", display_name="url_encode_param")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from kestrel_sql.functions.declaration import python_scalar, scalar
+from kestrel_sql.functions.declaration import Checked, python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, cast, number, op
 from kestrel_sql.functions.library.spark_sql.time_units import span_millis
 from kestrel_sql.java.time import text as java_time
@@ -14,14 +14,17 @@ _MOST_MS = (2**63 - 1) // 1_000_000
 """Java counts a span in nanoseconds, and takes the most that 64 bits hold for one that is longer."""
 
 
-def _shifted(time: Tree, millis: Tree) -> Tree:
+def _shifted(time: Tree, millis: Tree) -> Checked:
     span = call("greatest", number(-_MOST_MS - 1), call("least", number(_MOST_MS), millis))
-    return cast(call("pmod", op(exp.Add, cast(time, "BIGINT"), span), number(DAY_MS)), "INT")
+    shifted = cast(call("pmod", op(exp.Add, cast(time, "BIGINT"), span), number(DAY_MS)), "INT")
+    return Checked(shifted, op(exp.GTE, time, number(DAY_MS)))
 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timeadd")
-def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
+def timeadd(unit: Tree, interval: Tree, time: Tree) -> Checked:
     """Add `interval` units, such as HOURS or MILLISECONDS, to a time of day; it wraps around at midnight.
+
+    The time 24:00, which a record may hold, is an error.
 
     Example: CAST(TIMEADD(HOURS, 2, PARSE_TIME('23:30', 'HH:mm')) AS STRING) -> '01:30'
     """
@@ -29,8 +32,10 @@ def timeadd(unit: Tree, interval: Tree, time: Tree) -> Tree:
 
 
 @scalar("(unit INTERVALUNIT, interval INT, time TIME) -> TIME", display_name="timesub")
-def timesub(unit: Tree, interval: Tree, time: Tree) -> Tree:
+def timesub(unit: Tree, interval: Tree, time: Tree) -> Checked:
     """Subtract `interval` units, such as HOURS or MILLISECONDS, from a time of day; it wraps around at midnight.
+
+    The time 24:00, which a record may hold, is an error.
 
     Example: CAST(TIMESUB(SECONDS, 5, PARSE_TIME('00:00', 'HH:mm')) AS STRING) -> '23:59:55'
     """

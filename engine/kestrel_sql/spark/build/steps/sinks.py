@@ -21,6 +21,7 @@ from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.stages.group import QueryBuild, SinkWrite
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
+from kestrel_sql.types.own_scales import has_own_scales
 
 
 def stream_sink_v1(step: StreamSinkV1, build: QueryBuild, source: Handle) -> Handle:
@@ -49,7 +50,7 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
             value=value,
             window=handle.window,
             logger=build.logger(step),
-            guarded=step.timestamp_column is not None,
+            guarded=step.timestamp_column is not None or any(has_own_scales(c.type) for c in handle.schema.columns),
             logs_rows=build.logs_rows,
         )
     )
