@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -28,6 +28,7 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.spark.state.row_counts import PageId, RowCounts
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
@@ -57,13 +58,17 @@ class Surroundings:
 
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
-    """A query that was started; `failure` is the error if it failed."""
+    """A query that was started; `failure` is the error if it failed.
+
+    `resumed` are the rows of state of each page of its checkpoint (`check_start`).
+    """
 
     stored: StoredQuery
     pipeline: Pipeline | SharedPipeline
     around: Surroundings
     checkpoint: str
     progress: QueryProgress
+    resumed: Mapping[PageId, int] = field(default_factory=dict)
     failure: EngineError | None = None
     execution: Any = None
     attempts: int = 0
@@ -73,6 +78,7 @@ class RunningQuery:
     _layout: Layout | None = None
     _counted: int = -1
     _spanned: int = 0
+    _counts: RowCounts | None = None
 
     @property
     def id(self) -> str:
@@ -99,8 +105,15 @@ class RunningQuery:
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
+        self._counts = self._counts or RowCounts.of(around.spark, self.resumed)
         frame = self.pipeline.frame(
-            around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
+            around.spark,
+            records,
+            stored.pages,
+            partitions,
+            end=end,
+            has_task_pages=stored.has_task_pages,
+            counts=self._counts,
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
@@ -120,6 +133,7 @@ class RunningQuery:
         """Update the progress and failure; return whether a batch was processed since the last call."""
         fresh = self.progress.add(self._reports())
         if fresh:
+            self.progress.state_rows = 0 if self._counts is None else self._counts.total
             # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():

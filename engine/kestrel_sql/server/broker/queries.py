@@ -32,6 +32,7 @@ from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder
+from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import LogEntry
 
@@ -223,7 +224,7 @@ class BrokerQueries:
             return
         known.retry_at, known.waits_for = None, ""
         try:
-            self._run(known, self._prepared(known.query, replaces=known.replaces))
+            self._run(known, *self._prepared(known.query, replaces=known.replaces))
         except StillRunsError as error:
             self._wait(known, error)
         except EngineError as error:
@@ -246,14 +247,15 @@ class BrokerQueries:
         known.error = error.message
         _log.warning("%s does not run: %s", known.query.id, error.render())
 
-    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> Prepared:
+    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> tuple[Prepared, Mapping[PageId, int]]:
+        """Prepare a query, and count the rows in each page of the state of its checkpoint."""
         preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
         if stored is None and query.id in self.manifest.adopting:
             prepared = self.adoption.begun(prepared, self.offsets)
         stored = prepared.stored
-        check_start(
+        rows = check_start(
             self.spark,
             prepared.pipeline,
             self.folder.folder_of(stored),
@@ -264,9 +266,9 @@ class BrokerQueries:
         )
         self.manifest = self.manifest.with_query(stored)
         self.folder.save(self.manifest)
-        return prepared
+        return prepared, rows
 
-    def _run(self, known: Supervised, prepared: Prepared) -> None:
+    def _run(self, known: Supervised, prepared: Prepared, rows: Mapping[PageId, int]) -> None:
         around = Surroundings(
             spark=self.spark(),
             config=self.settings.config,
@@ -285,6 +287,7 @@ class BrokerQueries:
             around=around,
             checkpoint=self.folder.path_of(prepared.stored),
             progress=known.progress,
+            resumed=rows,
         )
         if known.query.id in self.paused:
             known.stop.set()
