@@ -28,10 +28,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import InputError, SerdeError, Span, StatementError, did_you_mean
+from kestrel_sql.formats.registry.memory import MissingRegistry, SchemaRegistry
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import sentence_of
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.spark.python_values import Convert, arrow_type, from_python, to_column, to_python
@@ -292,6 +294,7 @@ def connect(
     *,
     functions: Sequence[str | Path] = (),
     properties: Mapping[str, str] | None = None,
+    schema_registry: SchemaRegistry | None = None,
 ) -> Engine:
     """Open an engine over topics in memory.
 
@@ -301,6 +304,8 @@ def connect(
         functions: Python files or modules with functions of your own.
         properties: properties of ksqlDB, as SET sets them; queries read from the beginning unless
             `auto.offset.reset` says otherwise.
+        schema_registry: where AVRO, PROTOBUF and JSON_SR have their schemas: `MemoryRegistry()` for one that lives as
+            long as the engine, or `open_registry(url, {})`. Without one these formats are refused.
 
     Raises:
         FunctionError: a file of functions cannot be loaded.
@@ -309,9 +314,10 @@ def connect(
     config = Config.of({"auto.offset.reset": "earliest"})
     for name, value in (properties or {}).items():
         config = config.with_property(name, value)
-    session = Session(config=config, functions=functions_with(functions))
+    registry = MissingRegistry() if schema_registry is None else schema_registry
+    session = Session(config=config, registry=registry, functions=functions_with(functions))
     start = SparkStart(open_memory_session if spark is None else lambda: _beside(spark))
-    return Engine(MemoryEngine(session, by_time=True, open_spark=start.session))
+    return Engine(MemoryEngine(session, by_time=True, open_spark=start.session, topics=TopicRule.BROKER))
 
 
 def _beside(spark: SparkSession) -> SparkSession:

@@ -30,7 +30,7 @@ from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
 
-STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON');"
+STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
 
 
 @pytest.fixture
@@ -102,7 +102,9 @@ def test_what_goes_to_no_terminal_is_whole(options: list[str], lines: list[str])
 
 
 def test_a_table_that_goes_to_no_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    statements = f"CREATE STREAM s (k INT KEY) WITH (kafka_topic='{LONG}', value_format='JSON'); SHOW STREAMS;"
+    statements = (
+        f"CREATE STREAM s (k INT KEY) WITH (kafka_topic='{LONG}', value_format='JSON', partitions=1); SHOW STREAMS;"
+    )
     assert main(["shell", "--format", "table", "--execute", statements]) == ExitCode.OK
     assert LONG in capsys.readouterr().out
 

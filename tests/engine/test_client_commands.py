@@ -145,7 +145,9 @@ def test_the_shell_runs_them(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.rules("R15.1", "R15.2")
 def test_run_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.sql").write_text("CREATE STREAM s (k INT KEY) WITH (kafka_topic='s', value_format='JSON');")
+    (tmp_path / "sub" / "a.sql").write_text(
+        "CREATE STREAM s (k INT KEY) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    )
     app = tmp_path / "app.sql"
     app.write_text("RUN SCRIPT 'sub/a.sql';\nVERSION;\nSHOW STREAMS;")
     assert main(["run", str(app)]) == ExitCode.OK

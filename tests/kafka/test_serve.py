@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.plan.codec.plan_file import encode_statement
@@ -167,6 +168,35 @@ def test_a_statement_that_fails_for_any_reason_leaves_nothing(
             assert [each["@type"] for each in server.ksql(nothing)] == ["assert_topic", "assert_schema"], step
             assert server.ksql(f"DESCRIBE {'made' if text == second else 'kept'};")["error_code"] == 40001
         assert len(read(kafka.servers, servers.command_topic, 1)) == 1
+        why_a_query_does_not_read(server, monkeypatch)
+
+
+def why_a_query_does_not_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lag of a query is what it has to read, from the first moment; one that failed says why, and is resumed."""
+    server.ksql("INSERT INTO kept VALUES (1, 2); INSERT INTO kept VALUES (3, 4);")
+    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.RunningQuery.start", lambda *_, **__: None)
+    (made,) = server.ksql("CREATE STREAM late AS SELECT * FROM kept;")
+    late = made["commandStatus"]["queryId"]
+    metrics = httpx.get(f"{server.url}/metrics", timeout=60).text
+    assert f'kestrel_query_lag_records{{query="{late}"}} 2.0' in metrics
+    assert f'kestrel_query_state{{query="{late}",state="STARTING"}} 1.0' in metrics
+    (task,) = server.ksql(f"EXPLAIN {late};")[0]["queryDescription"]["tasksMetadata"]
+    assert (task["topicOffsets"][0]["endOffset"], task["topicOffsets"][0]["committedOffset"]) == (2, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr("kestrel_sql.server.broker.queries.BrokerQueries._prepared", refused)
+        failed = server.ksql("CREATE STREAM never AS SELECT * FROM kept;")[0]["commandStatus"]["queryId"]
+        states = {each["id"]: each["state"] for each in server.ksql("SHOW QUERIES;")[0]["queries"]}
+        assert states == {late: "STARTING", failed: "ERROR"}
+        (error,) = server.ksql(f"EXPLAIN {failed};")[0]["queryDescription"]["queryErrors"]
+        assert (error["errorMessage"], error["type"], error["timestamp"] > 0) == ("not today", "SYSTEM", True)
+        assert "not today" in server.ksql("DESCRIBE never EXTENDED;")[0]["sourceDescription"]["errorStats"]
+    server.ksql("RESUME ALL;")
+    states = {each["id"]: each["state"] for each in server.ksql("SHOW QUERIES;")[0]["queries"]}
+    assert states == {late: "STARTING", failed: "STARTING"}
+
+
+def refused(*_: object, **__: object) -> None:
+    raise QueryError("not today")
 
 
 def broken(*_: object, **__: object) -> None:

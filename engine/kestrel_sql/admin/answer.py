@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, SqlType
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +42,11 @@ def table(columns: Iterable[tuple[str, SqlType] | str], rows: Iterable[Iterable[
     """Return an answer with rows; a column without a type is a STRING."""
     typed = tuple(Column(each, STRING) if isinstance(each, str) else Column(*each) for each in columns)
     return Answer(columns=typed, rows=tuple(tuple(row) for row in rows))
+
+
+def moment(timestamp: int) -> str:
+    """A timestamp (ms) as text; one out of the calendar's range stays a number."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except OverflowError:
+        return str(timestamp)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kestrel_sql.admin.answer import Answer, table
+from kestrel_sql.admin.answer import Answer, moment, table
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, Tabular
+from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.sql.nodes.admin import Describe
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.types.schema import Column, Role
@@ -84,6 +85,16 @@ def _facts(source: Source, view: EngineView) -> Iterator[tuple[str, str]]:
     for verb, queries in (("reads", view.readers(source)), ("writes", view.writers(source))):
         for query in queries:
             yield f"Query that {verb} it", f"{query.id} ({view.state(query)}): {query.statement_text}"
+            yield from _error(query, view)
+            for each in view.offsets(query.id):
+                where = f"{each.topic}, partition {each.partition}"
+                yield f"Offsets of {query.id}", f"{where}: {each.committed} of {each.start} to {each.end}"
+
+
+def _error(query: PersistentQuery, view: EngineView) -> Iterator[tuple[str, str]]:
+    failure = view.failed.get(query.id)
+    if failure is not None:
+        yield f"Error of {query.id}", f"{moment(failure.time)}: {failure.message}"
 
 
 def _function(statement: Describe, view: EngineView) -> Answer:

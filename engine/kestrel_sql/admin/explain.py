@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kestrel_sql.admin.answer import Answer, table
+from kestrel_sql.admin.answer import Answer, moment, table
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.codec.json_text import write_json
@@ -36,7 +36,13 @@ def explain(statement: Explain, view: EngineView) -> Answer:
     ]
     document = encode_statement(StatementPlan(statement_text="", query_plan=plan))
     answer = table((("Depth", INTEGER), "Step", "Context", "Schema"), rows)
-    return replace(answer, message=write_json(document).rstrip())
+    return replace(answer, message="\n".join([*_failures(statement, view), write_json(document).rstrip()]))
+
+
+def _failures(statement: Explain, view: EngineView) -> Iterator[str]:
+    failure = view.failed.get(statement.target) if isinstance(statement.target, str) else None
+    if failure is not None:
+        yield f"{statement.target} has failed at {moment(failure.time)}: {failure.message}"
 
 
 def explained_plan(statement: Explain, view: EngineView) -> QueryPlan:

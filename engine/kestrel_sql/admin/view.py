@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kestrel_sql.catalog.catalog import Source
@@ -29,6 +29,26 @@ class TopicStore(Protocol):
         """The records in a topic now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What stopped a query, and when (ms); `is_of_user` if records or statements are the cause, and not the system."""
+
+    message: str
+    time: int
+    is_of_user: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """How far a query has read a partition, which holds the offsets from `start` to before `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    committed: int
+
+
 @dataclass(frozen=True, slots=True)
 class EngineView:
     """An engine as admin statements see it.
@@ -37,14 +57,20 @@ class EngineView:
         session: the catalog, queries and properties.
         broker: the topics.
         paused: the ids of paused queries.
-        failed: the ids of queries that an error has stopped.
+        failed: what stopped each query that failed, by id.
+        starting: the ids of queries that have records to read and have not read any yet.
+        offsets: tells how far the query with an id has read; it asks the broker.
+        counts: the records in and out of each query, by id.
         wait: waits a moment for topics or schemas to change; None if they cannot change.
     """
 
     session: Session
     broker: TopicStore
     paused: frozenset[str] = frozenset()
-    failed: frozenset[str] = frozenset()
+    failed: Mapping[str, Failure] = field(default_factory=dict)
+    starting: frozenset[str] = frozenset()
+    offsets: Callable[[str], Sequence[PartitionOffsets]] = lambda _: ()
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     wait: Callable[[], None] | None = None
 
     def source(self, name: str, span: Span | None) -> Source:
@@ -60,10 +86,12 @@ class EngineView:
         return source
 
     def state(self, query: PersistentQuery) -> str:
-        """Return `ERROR`, `PAUSED` or `RUNNING`."""
+        """Return `ERROR`, `PAUSED`, `STARTING` or `RUNNING`."""
         if query.id in self.failed:
             return "ERROR"
-        return "PAUSED" if query.id in self.paused else "RUNNING"
+        if query.id in self.paused:
+            return "PAUSED"
+        return "STARTING" if query.id in self.starting else "RUNNING"
 
     def readers(self, source: Source) -> list[PersistentQuery]:
         """The queries that read a source."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.registry.memory import MissingRegistry, SchemaRegistry
+from kestrel_sql.formats.registry.memory import MemoryRegistry, MissingRegistry, SchemaRegistry
 from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
@@ -19,6 +19,9 @@ from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.spark.checkpoint.compatibility import folder_of
 
 _REGISTRY = "ksql.schema.registry."
+
+MEMORY = "memory"
+"""What stands for a schema registry that lives as long as the topics in memory."""
 
 
 def add_broker_options(parser: Any) -> Any:
@@ -53,11 +56,17 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument(
         "--patience", type=_count, metavar="SECONDS", help="how long to wait for a broker that is away (default: 60)"
     )
-    registry = (
-        "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info"
-    )
-    group.add_argument("--schema-registry", metavar="URL", help=registry)
+    add_registry_option(group)
     return group
+
+
+def add_registry_option(parser: argparse._ActionsContainer) -> None:
+    """Add the option that names a schema registry."""
+    registry = (
+        "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info."
+        f" {MEMORY} makes one for topics in memory"
+    )
+    parser.add_argument("--schema-registry", metavar="URL", help=registry)
 
 
 _BROKER_ONLY = (
@@ -139,6 +148,11 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
     )
 
 
+def memory_registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
+    """The registry of the options for topics in memory (rule F8.17)."""
+    return MemoryRegistry() if arguments.schema_registry == MEMORY else registry_of(arguments)
+
+
 def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
     """The registry of the options; without a URL, one that refuses whatever needs a schema (rule F8.17).
 
@@ -146,6 +160,10 @@ def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
     with other schemas.
     """
     settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
+    if arguments.schema_registry == MEMORY:
+        raise EngineError(
+            f"--schema-registry {MEMORY} is for topics in memory", hint="name the registry that the topics' writers use"
+        )
     if arguments.schema_registry is not None:
         return open_registry(arguments.schema_registry, settings)
     if settings:

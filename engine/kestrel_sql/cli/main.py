@@ -16,7 +16,12 @@ from kestrel_sql.admin.describe import describe
 from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.broker import add_broker_parser, broker_command
-from kestrel_sql.cli.broker_options import refuse_broker_options, wants_broker
+from kestrel_sql.cli.broker_options import (
+    add_registry_option,
+    memory_registry_of,
+    refuse_broker_options,
+    wants_broker,
+)
 from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.prepare import add_prepare_parser, prepare_command
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
@@ -35,6 +40,7 @@ from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
@@ -121,6 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
     history = "where the prompt keeps its history (default: ~/.kestrel_history)"
     shell.add_argument("--history", type=Path, metavar="FILE", help=history)
     add_remote_options(shell)
+    add_registry_option(shell)
     shell.add_argument(
         "--on-error",
         type=OnError,
@@ -213,12 +220,16 @@ def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tupl
     files: dict[str, list[Path]] = {}
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
-    session = Session(config=config, functions=functions_with(arguments.functions))
+    session = Session(
+        config=config, registry=memory_registry_of(arguments), functions=functions_with(arguments.functions)
+    )
     spark = SparkStart(open_memory_session, starting)
     if not files:
         refuse(arguments, ("input_shape",), "without --input", "name the files with --input TOPIC=FILE")
-    inputs = Inputs(files, arguments.input_shape or InputShape.RECORD)
-    return MemoryEngine(session, by_time=True, open_spark=spark.session), inputs
+    engine = MemoryEngine(session, by_time=True, open_spark=spark.session, topics=TopicRule.BROKER)
+    for topic in files:
+        engine.broker.create(topic)
+    return engine, Inputs(files, arguments.input_shape or InputShape.RECORD)
 
 
 _STARTING = "starting Spark, a few seconds …"

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from kestrel_sql.cli.broker_options import (
     add_broker_options,
+    memory_registry_of,
     properties_of,
     refuse_broker_options,
     registry_of,
@@ -32,6 +33,7 @@ from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config, check_property, is_known
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
@@ -177,8 +179,10 @@ def _server(
 ) -> AbstractContextManager[Running]:
     functions, settings = functions_with(arguments.functions), replace(_settings(arguments, config), traces=traces)
     if not wants_broker(arguments):
-        session = Session(config=config, functions=functions)
-        engine = ServedEngine(session, by_time=True, open_spark=SparkStart(open_memory_session).session)
+        session = Session(config=config, registry=memory_registry_of(arguments), functions=functions)
+        engine = ServedEngine(
+            session, by_time=True, open_spark=SparkStart(open_memory_session).session, topics=TopicRule.BROKER
+        )
         return memory_server(engine, settings)
     run = run_settings(arguments)
 

@@ -29,9 +29,6 @@ _ROWS_A_BUCKET = 8
 _COMPRESS_ABOVE_BYTES = 256
 """Smaller states are not compressed: the header of a zstd frame would cost what compression saves."""
 
-_MAP_HEADER = 5
-"""The size of the head of a dict with its length, at most."""
-
 _DECIMAL = 1
 _BIG_INT = 2
 _BUCKETS = 3
@@ -156,22 +153,6 @@ def pack_state(state: Mapping[Any, Any]) -> bytes:
     )
 
 
-def packed_length(stored: bytes | Mapping[Any, Any]) -> int:
-    """Return how many members a state has, of one that is packed from its first bytes."""
-    if not isinstance(stored, bytes):
-        return len(stored)
-    reader = msgpack.Unpacker()
-    reader.feed(_plain(stored, _MAP_HEADER))
-    return int(reader.read_map_header())
-
-
-def _plain(stored: bytes, size: int | None = None) -> bytes:
-    """The first bytes of a state without its version, or all of them."""
-    if stored[0] != PACKED:
-        return stored[1:] if size is None else stored[1 : 1 + size]
-    return pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read(size)  # type: ignore[no-any-return]
-
-
 def load_state(stored: bytes) -> State:
     """Decode what `dump_state` or `pack_state` wrote; tuples come back as lists.
 
@@ -186,7 +167,9 @@ def load_state(stored: bytes) -> State:
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
     try:
-        plain = _plain(stored)
+        plain = (
+            stored[1:] if stored[0] != PACKED else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
+        )
     except OSError as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
     return _rows(plain)

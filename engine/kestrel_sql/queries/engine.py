@@ -23,6 +23,7 @@ from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.running import RunningQueries
+from kestrel_sql.queries.topic_rules import TopicRule, declare_topic, partition_in
 from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, is_scalable, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Executed, Session
@@ -45,8 +46,8 @@ class MemoryEngine:
     """Executes statements over topics in memory; Spark starts when the first query has input.
 
     A persistent query processes new records when its results are needed. With `by_time` it reads several topics merged
-    by timestamp, as from a broker, otherwise in the order of arrival. A topic has one partition; `partitions` is the
-    number that only the order of the rows of a table depends on.
+    by timestamp, as from a broker, otherwise in the order of arrival. `topics` says which topics there are;
+    `partitions` is the number that the order of the rows of a table depends on where only a harness knows it.
     """
 
     session: Session = field(default_factory=Session)
@@ -55,6 +56,7 @@ class MemoryEngine:
     open_spark: Callable[[], SparkSession] = field(kw_only=True)
     now: Callable[[], int] = lambda: int(time.time() * 1000)
     partitions: int = 1
+    topics: TopicRule = TopicRule.HARNESS
     log: list[LogEntry] = field(default_factory=list)
     queries: RunningQueries = field(init=False)
     _runner: ResumableRunner | None = None
@@ -62,6 +64,8 @@ class MemoryEngine:
 
     def __post_init__(self) -> None:
         """Start without queries."""
+        if self.topics is TopicRule.BROKER:
+            self.broker.partition = lambda record: partition_in(record, self.session, self.broker)
         stream = LogStream(self.session, self.broker)
         stream.open()
         self.queries = RunningQueries(
@@ -209,10 +213,20 @@ class MemoryEngine:
         Raises:
             StatementError: the statement is refused; nothing has changed.
         """
-        done = self.session.execute(parsed)
+        session = self.session
+        before = session.catalog, dict(session.queries), session.counter, dict(session.partitions)
+        done = session.execute(parsed)
+        if self.topics is TopicRule.BROKER:
+            try:
+                declare_topic(done, session, self.broker)
+            except BaseException:
+                session.catalog, session.queries, session.counter, session.partitions = before
+                session.retract(done.registered)
+                raise
         if done.deletes is not None:
             self.broker.delete(done.deletes.topic)
-            self.session.delete_schemas(done.deletes)
+            session.partitions.pop(done.deletes.topic, None)
+            session.delete_schemas(done.deletes)
         self.queries.log_stream.open()
         for source in self.session.catalog.sources.values():
             self.broker.create(source.topic)
@@ -256,6 +270,7 @@ class MemoryEngine:
 
     def _control(self, control: ControlQuery) -> Answer:
         self.flush()
+        refused: list[StatementError] = []
         names = list(self.session.queries) if control.query_id is None else [control.query_id]
         for name in names:
             if name not in self.session.queries:
@@ -266,10 +281,20 @@ class MemoryEngine:
                 case "PAUSE":
                     self.queries.paused.add(name)
                 case "RESUME":
-                    self.queries.paused.discard(name)
+                    refused += self._resumed(name)
                 case _:
                     self.queries.terminate(name)
+        if refused:
+            raise refused[0]
         return message_answer(f"{control.verb.lower()}d: {', '.join(names) or 'no query'}")
+
+    def _resumed(self, name: str) -> list[StatementError]:
+        """Resume a query; return why it cannot."""
+        try:
+            self.queries.resume(name)
+        except StatementError as error:
+            return [error]
+        return []
 
     def _ask(self, query: Query) -> Answer:
         query_id = f"transient_{query.source.name}_{self._asked}"
@@ -292,7 +317,7 @@ class MemoryEngine:
             settings=running.query.config,
             serde=self.session.serde(),
             query_id=running.query.id,
-            partitions=self.partitions,
+            partitions=max(self.partitions, self.broker.count_of(source.topic)),
         )
 
     def _open(self, run: QueryRun) -> ResumableExecution:
@@ -308,7 +333,8 @@ class MemoryEngine:
             session=self.session,
             broker=self.broker,
             paused=frozenset(self.queries.paused),
-            failed=frozenset(self.errors()),
+            failed=self.queries.failures(),
+            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
             wait=self._wait,
         )
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from kestrel_sql.admin.view import Failure
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import CheckpointError
+from kestrel_sql.errors import CheckpointError, StatementError
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.queries.interrupts import delayed_interrupts
 from kestrel_sql.queries.processing_log import LogStream
@@ -62,7 +64,17 @@ class RunningQuery:
     execution: Execution | None = None
     rows_in: int = 0
     rows_out: int = 0
-    error: str = ""
+    batches: int = 0
+    failure: Failure | None = None
+
+    @property
+    def error(self) -> str:
+        """What has stopped the query; empty while nothing has."""
+        return "" if self.failure is None else self.failure.message
+
+    def fail(self, message: str, *, is_of_user: bool = False) -> None:
+        """Stop the query."""
+        self.failure = Failure(message=message, time=int(time.time() * 1000), is_of_user=is_of_user)
 
     def close(self) -> None:
         """Close the execution."""
@@ -107,6 +119,23 @@ class RunningQueries:
                 self._running[name] = RunningQuery(query, self.broker.arrivals if latest else 0)
             elif running.query is not query:
                 self._replace(running, query)
+
+    def resume(self, name: str) -> None:
+        """Let a query go on that is paused, or that the system stopped.
+
+        Raises:
+            StatementError: a record or its statement stopped it, which would stop it again.
+        """
+        self.paused.discard(name)
+        running = self._running.get(name)
+        if running is None or running.failure is None:
+            return
+        if running.failure.is_of_user:
+            raise StatementError(
+                f"{name} is not resumed, since it would fail again: {running.error}",
+                hint="TERMINATE it, and create it anew",
+            )
+        running.failure = None
 
     def terminate(self, name: str) -> None:
         """Terminate a query of the session."""
@@ -156,6 +185,7 @@ class RunningQueries:
     def take(self, running: RunningQuery, output: Output, count: int) -> None:
         """Write the output for the first `count` pending records to the topics."""
         processed, running.pending = running.pending[:count], running.pending[count:]
+        running.batches += 1
         running.rows_in += len(processed)
         running.rows_out += len(output.records)
         self.log += output.log
@@ -165,7 +195,7 @@ class RunningQueries:
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
             position = f"{fatal.topic}, partition {fatal.partition}, offset {fatal.offset}"
-            running.error = f"{running.query.id}: {fatal.text} ({position})"
+            running.fail(f"{running.query.id}: {fatal.text} ({position})", is_of_user=True)
 
     def run_of(self, query: PersistentQuery) -> QueryRun:
         """Return the run of a query, with a queryable table, and a plan that CREATE OR REPLACE may change."""
@@ -199,6 +229,10 @@ class RunningQueries:
         """Return what has stopped each query that failed."""
         return {name: running.error for name, running in list(self._running.items()) if running.error}
 
+    def failures(self) -> Mapping[str, Failure]:
+        """Return what has stopped each query that failed, and when."""
+        return {name: running.failure for name, running in list(self._running.items()) if running.failure is not None}
+
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Return rows in, rows out, lag in records and error of every query."""
         lags = self.lags()
@@ -229,5 +263,5 @@ class RunningQueries:
         try:
             running.execution.upgrade(self.run_of(query))
         except CheckpointError as error:
-            running.error = error.message
+            running.fail(error.message, is_of_user=True)
             raise

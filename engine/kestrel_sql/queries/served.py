@@ -98,7 +98,7 @@ class ServedEngine(MemoryEngine):
     def fail(self, query_id: str, reason: str) -> None:
         """Stop a persistent query with an error."""
         if (running := self.queries.find(query_id)) is not None:
-            running.error = reason
+            running.fail(reason)
 
     def pull(self, planned: TransientQuery, config: Config) -> Answer:
         """Answer a pull query from the state of its table as of the last batch, or from the records of its stream.

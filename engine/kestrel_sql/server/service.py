@@ -138,6 +138,9 @@ class QueryFigures:
     bad_records: int
     late_records: int
     error: str
+    batch: int | None = None
+    """The last batch that it has completed since the server started."""
+    state_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

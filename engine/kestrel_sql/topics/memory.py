@@ -20,10 +20,11 @@ Arrival = tuple[int, Record]
 class MemoryBroker:
     """Topics as lists of records in order of arrival; several threads may produce and read at the same time.
 
-    `partition` gives the partition that a record goes to; by default all topics have one.
+    `partition` gives the partition that a record goes to, by default the first.
     """
 
     partition: Callable[[Record], int] = lambda record: 0
+    _counts: dict[str, int] = field(default_factory=dict)
     _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     _topics: dict[str, list[Arrival]] = field(default_factory=dict)
     _arrivals: int = 0
@@ -34,13 +35,20 @@ class MemoryBroker:
         """The names of the topics, in the order in which they appeared."""
         return tuple(self._topics)
 
-    def create(self, topic: str) -> None:
-        """Create a topic; it may exist."""
-        self._topics.setdefault(topic, [])
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """Create a topic; it may exist, and keeps its partitions then."""
+        if topic not in self._topics:
+            self._topics[topic] = []
+            self._counts[topic] = partitions
+
+    def count_of(self, topic: str) -> int:
+        """The number of partitions of a topic."""
+        return self._counts.get(topic, 1)
 
     def delete(self, topic: str) -> None:
         """Delete a topic with all its records; it may be unknown."""
         self._topics.pop(topic, None)
+        self._counts.pop(topic, None)
         for end in [end for end in self._ends if end[0] == topic]:
             del self._ends[end]
 
@@ -64,8 +72,8 @@ class MemoryBroker:
         return len(self._topics.get(topic, ()))
 
     def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """The numbers of partitions and replicas of the topics that exist: one and one."""
-        return {topic: (1, 1) for topic in topics if topic in self._topics}
+        """The numbers of partitions and replicas of the topics that exist; there is one replica."""
+        return {topic: (self.count_of(topic), 1) for topic in topics if topic in self._topics}
 
     @property
     def arrivals(self) -> int:

@@ -114,7 +114,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="run the cases on this broker, over topics of their own that are removed afterwards",
     )
     run.add_argument(
-        "--server", action="store_true", help="run the cases of REST answers over a socket, each on a server of its own"
+        "--server",
+        action="store_true",
+        help="run the cases of REST answers over a socket, each on a server of its own; with --kafka those of records,"
+        " too, on one server over the broker",
     )
     _command(commands, "list", "list the ids of cases")
     explain = _command(commands, "explain", "show the plan and the Spark SQL of cases")
@@ -149,8 +152,9 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
     if arguments.cut or arguments.restart:
         raise SelectionError(f"--cut and --restart belong to runs in memory, not to {option}")
     if arguments.server:
-        fitting: list[Case] = [case for case in loaded.cases if isinstance(case, RestCase) and not case.is_of_the_shell]
-        left = "cases of records, SQL scripts and tables of the shell are not run over a socket"
+        fitting = [case for case in loaded.cases if _is_served(case, on_broker=arguments.kafka is not None)]
+        records = "" if arguments.kafka else "cases of records, "
+        left = f"{records}SQL scripts and tables of the shell are not run over a socket"
     else:
         fitting = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
         left = "cases of REST answers and SQL scripts run in memory only"
@@ -158,8 +162,15 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
         Console(stderr=True).print(f"{left_out} {left}: left out", highlight=False)
     chosen = replace(loaded, cases=tuple(fitting))
     if arguments.server:
-        return run_loaded(chosen, arguments, drivers.open_server_driver)
+        return run_loaded(chosen, arguments, lambda: drivers.open_server_driver(arguments.kafka))
     return run_loaded(chosen, arguments, lambda: drivers.open_kafka_driver(arguments.kafka))
+
+
+def _is_served(case: Case, *, on_broker: bool) -> bool:
+    """Whether a case runs over a socket."""
+    if isinstance(case, RestCase):
+        return not case.is_of_the_shell
+    return on_broker and not isinstance(case, ScriptCase)
 
 
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:

@@ -32,8 +32,8 @@ def open_kafka_driver(servers: str) -> PlanningDriver:
     return RecordDriver(BrokerTopics(servers))
 
 
-def open_server_driver() -> PlanningDriver:
-    """Open the driver that runs cases of REST answers over a socket; Spark starts with the first case."""
+def open_server_driver(servers: str | None = None) -> PlanningDriver:
+    """Open the driver that runs cases over a socket, in memory or on a broker; Spark starts with the first case."""
     from kestrel_qtt.drivers.socket import SocketDriver
 
-    return SocketDriver()
+    return SocketDriver(servers)

@@ -20,6 +20,7 @@ from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.schema_lookup import RegistryLookup
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.session.source_records import SourceRecords
@@ -49,7 +50,7 @@ def _run(case: ScriptCase) -> model.Outcome:
     if wrong is not None:
         return wrong
     session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
-    script = _Script(MemoryEngine(session, open_spark=open_case_session), case.file)
+    script = _Script(MemoryEngine(session, open_spark=open_case_session, topics=TopicRule.HARNESS), case.file)
     try:
         for text in case.statements:
             script.run(text, asserts=True)

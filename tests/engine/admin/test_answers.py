@@ -6,7 +6,7 @@ import pytest
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.answers import answer_of
-from kestrel_sql.admin.view import EngineView
+from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
 from kestrel_sql.errors import EngineError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.parse.parser import parse_statement
@@ -64,6 +64,22 @@ def test_describe_extended_names_the_queries(view: EngineView) -> None:
     facts = {row[1]: row[2] for row in ask(view, "DESCRIBE t EXTENDED").rows}
     assert facts["Window"] == "TUMBLING of 1000 ms"
     assert "Query that writes it" in facts
+
+
+def test_why_a_query_has_failed_and_how_far_it_has_read_is_shown(view: EngineView) -> None:
+    failure = Failure(message="CTAS_T_0: the record is bad", time=86_400_000, is_of_user=True)
+    read = PartitionOffsets(topic="s", partition=1, start=2, end=9, committed=7)
+    failed = replace(view, failed={"CTAS_T_0": failure}, offsets=lambda _: [read], paused=frozenset())
+    assert ask(failed, "SHOW QUERIES").rows[0][2] == "ERROR"
+    shown = {row[1]: row[2] for row in ask(failed, "DESCRIBE t EXTENDED").rows}
+    assert shown["Error of CTAS_T_0"] == "1970-01-02 00:00:00.000: CTAS_T_0: the record is bad"
+    assert shown["Offsets of CTAS_T_0"] == "s, partition 1: 7 of 2 to 9"
+    said = ask(failed, "EXPLAIN CTAS_T_0").message
+    assert said.startswith("CTAS_T_0 has failed at 1970-01-02 00:00:00.000: CTAS_T_0: the record is bad\n{")
+    assert (
+        ask(replace(view, starting=frozenset({"CTAS_T_0"}), paused=frozenset()), "SHOW QUERIES").rows[0][2]
+        == "STARTING"
+    )
 
 
 def test_describe_function(view: EngineView) -> None:

@@ -60,7 +60,7 @@ def number(value: int) -> bytes:
 def test_a_look_up_answers_as_the_query_itself(session: Session, columns: str) -> None:
     rows = Rows(0)
     for key in range(5):
-        rows.write([(0, number(key), b'{"C":%d,"M":%d}' % (key, -key), 7)])
+        rows.write([(0, number(key), b'{"C":%d,"M":%d}' % (key, -key), 7, ())])
     table = table_of(session, "SUMS", rows)
     text = f"SELECT {columns} FROM sums WHERE id = "
     found = key_lookup(planned(session, f"{text}0;"), table, [])
@@ -75,7 +75,7 @@ def test_a_look_up_finds_all_windows_in_their_order(session: Session) -> None:
     assert window is not None
     rows = Rows(8)
     for start in (7_200_000, 0, 3_600_000):
-        rows.write([(0, join(number(1), (start, start + 3_600_000), window), b'{"C":%d}' % start, 7)])
+        rows.write([(0, join(number(1), (start, start + 3_600_000), window), b'{"C":%d}' % start, 7, ())])
     table = table_of(session, "COUNTS", rows)
     query = planned(session, "SELECT * FROM counts WHERE id = 1;")
     found = key_lookup(query, table, [])
@@ -164,3 +164,17 @@ def test_variables_catalogs_and_properties_are_told_apart(session: Session) -> N
     assert lookups.answer(earliest, session.catalog, session.config) is None
     assert lookups.answer(again, Session().catalog, session.config) is None
     assert lookups.answer(again, session.catalog, Session().config) is None
+
+
+@pytest.mark.rules("L5.12")
+def test_windows_stay_as_long_as_their_retention_after_the_newest_of_their_partition(session: Session) -> None:
+    window = session.catalog.sources["COUNTS"].window
+    assert window is not None
+    keys = {start: join(number(1), (start, start + 3_600_000), window) for start in (0, 10, 11, 30)}
+    rows = Rows(8, retention_ms=20)
+    rows.write([(0, keys[0], b"{}", 7, ()), (1, keys[10], b"{}", 7, ())])
+    rows.write([(0, keys[30], b"{}", 7, ())], 1)
+    assert set(rows.by_key) == {keys[0], keys[10], keys[30]}
+    rows.write([(2, keys[30], b"{}", 7, ())])
+    assert set(rows.by_key) == {keys[10], keys[30]}
+    assert {key for key, _, _ in rows.find(number(1))} == {keys[10], keys[30]}

@@ -260,5 +260,6 @@ class MissingRegistry(MemoryRegistry):
 
 def _missing(wanted: str) -> RegistryMissingError:
     return RegistryMissingError(
-        f"{wanted} needs a schema registry, and none is configured", hint="--schema-registry URL names one"
+        f"{wanted} needs a schema registry, and none is configured",
+        hint="--schema-registry URL names one; for topics in memory, --schema-registry memory makes one",
     )

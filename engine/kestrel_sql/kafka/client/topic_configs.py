@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client, describe_topics
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.planner.properties.topic_shape import TopicShape
 
 TIMEOUT = 30.0
 """The timeout (s) of requests to the broker."""
@@ -22,18 +22,6 @@ TIMEOUT = 30.0
 _RETENTION = "retention.ms"
 _KNOWN_S = 10.0
 _LOOK_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicShape:
-    """The configuration of a topic.
-
-    `retention_ms` is -1 for unlimited retention, and None if the user may not read it.
-    """
-
-    partitions: int
-    replicas: int
-    retention_ms: int | None
 
 
 def shapes_of(config: KafkaConfig, names: Iterable[str]) -> dict[str, TopicShape]:

@@ -13,12 +13,13 @@ from kestrel_sql.errors import EngineError, Span, StatementError
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.topic_configs import TIMEOUT, TopicShape, awaited_shape, shapes_of
+from kestrel_sql.kafka.client.topic_configs import TIMEOUT, awaited_shape, shapes_of
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.topic_changes import START_NEW, deleted
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.internal_topics import check_writable
+from kestrel_sql.planner.properties.topic_shape import TopicShape, check_shape, missing_topic
 from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
@@ -115,11 +116,7 @@ class Topics:
             reader = next((query for query in self.known.values() if name in query.sources), None)
             if reader is not None:
                 raise StatementError(deleted(name, reader), span=span, hint=START_NEW)
-            raise StatementError(
-                f"the topic {name} does not exist",
-                span=span,
-                hint="PARTITIONS = n in the WITH clause creates it; case matters",
-            )
+            raise missing_topic(name, span)
         if found is None:
             check_writable(name, settings, span)
             found = self._create(name, wanted, settings_of(command, wanted))
@@ -171,29 +168,6 @@ def _refused(what: str, error: KafkaException, operation: str) -> EngineError:
         return StatementError(f"{what}: {error.args[0].str()}")
     needs = f"the user needs {operation} on the topic, or another user must do this"
     return broker_error(f"{what}: {error.args[0].str()}", error.args[0], needs=needs)
-
-
-def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:
-    """Check that an existing topic has what a statement gives; more replicas are accepted.
-
-    Raises:
-        StatementError: names the differences.
-    """
-    flaws = []
-    if wanted.partitions is not None and wanted.partitions != found.partitions:
-        flaws.append(f"{found.partitions} partitions, not {wanted.partitions}")
-    if wanted.replicas is not None and wanted.replicas > found.replicas:
-        flaws.append(f"{found.replicas} replicas, not {wanted.replicas}")
-    if wanted.retention_ms is not None and found.retention_ms is not None and wanted.retention_ms != found.retention_ms:
-        flaws.append(f"a retention of {found.retention_ms} ms, not {wanted.retention_ms} ms")
-    if flaws:
-        raise StatementError(
-            f"the topic {name} exists and has {', '.join(flaws)}",
-            span=span,
-            hint=(
-                "give the topic's own values in the WITH clause, change the topic, or name another one with KAFKA_TOPIC"
-            ),
-        )
 
 
 def window_retention(statement: CreateAs) -> int | None:

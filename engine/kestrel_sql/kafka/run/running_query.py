@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -28,7 +28,6 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
-from kestrel_sql.spark.state.row_counts import PageId, RowCounts
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
@@ -58,27 +57,24 @@ class Surroundings:
 
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
-    """A query that was started; `failure` is the error if it failed.
-
-    `resumed` are the rows of state of each page of its checkpoint (`check_start`).
-    """
+    """A query that was started; `failure` is the error if it failed."""
 
     stored: StoredQuery
     pipeline: Pipeline | SharedPipeline
     around: Surroundings
     checkpoint: str
     progress: QueryProgress
-    resumed: Mapping[PageId, int] = field(default_factory=dict)
     failure: EngineError | None = None
     execution: Any = None
     attempts: int = 0
+    is_error_of_user: bool = False
+    """Whether it failed for a record that its statement cannot process."""
     _final: EngineError | None = None
     _sink: EngineError | None = None
     _before: str = ""
     _layout: Layout | None = None
     _counted: int = -1
     _spanned: int = 0
-    _counts: RowCounts | None = None
 
     @property
     def id(self) -> str:
@@ -88,7 +84,9 @@ class RunningQuery:
     def start(self, *, until_caught_up: bool) -> None:
         """Start the query, or restart it from its checkpoint; where Spark cannot, `failure` says why."""
         self._before = self.failure.message if self.failure else ""
-        self.failure = self._sink = None
+        self.failure = self._sink = self._final = None
+        self.is_error_of_user = False
+        self.progress.error = ""
         try:
             self.execution = self._begun(until_caught_up=until_caught_up)
         except (Py4JJavaError, PySparkException) as error:
@@ -105,15 +103,8 @@ class RunningQuery:
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
-        self._counts = self._counts or RowCounts.of(around.spark, self.resumed)
         frame = self.pipeline.frame(
-            around.spark,
-            records,
-            stored.pages,
-            partitions,
-            end=end,
-            has_task_pages=stored.has_task_pages,
-            counts=self._counts,
+            around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
         )
         writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
@@ -133,7 +124,6 @@ class RunningQuery:
         """Update the progress and failure; return whether a batch was processed since the last call."""
         fresh = self.progress.add(self._reports())
         if fresh:
-            self.progress.state_rows = 0 if self._counts is None else self._counts.total
             # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():
@@ -207,6 +197,7 @@ class RunningQuery:
             self._count_flaws()
         fatal = next((entry for entry in entries if entry.kind == FATAL), None)
         if fatal is not None:
+            self.is_error_of_user = True
             self._final = QueryError(
                 f"{self.id}: {fatal.text} ({fatal.topic}, partition {fatal.partition}, offset {fatal.offset})"
             )

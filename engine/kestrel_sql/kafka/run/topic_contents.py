@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import chain
 
-from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.answer import Answer, moment
 from kestrel_sql.admin.print_topic import printed_key_and_value, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -16,8 +15,6 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import shapes_of
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +79,4 @@ def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> 
 
 def _line(record: Record, key: str, value: str) -> str:
     where = f"partition: {record.partition}, offset: {record.offset}"
-    return f"rowtime: {_moment(record.timestamp)}, key: {key}, value: {value}, {where}"
-
-
-def _moment(timestamp: int) -> str:
-    """A timestamp (ms) as text; one out of the calendar's range stays a number."""
-    try:
-        return (_EPOCH + timedelta(milliseconds=timestamp)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except OverflowError:
-        return str(timestamp)
+    return f"rowtime: {moment(record.timestamp)}, key: {key}, value: {value}, {where}"

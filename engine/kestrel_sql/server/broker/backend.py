@@ -65,6 +65,8 @@ class BrokerEngineSettings:
 
     run: RunSettings
     push_queue_rows: int
+    pace: float = 1.0
+    """Multiplies the times between two looks at the queries; tests do not want to wait."""
     say: Callable[[str], None]
     adopts: bool = False
     """Whether to take over a command topic that this checkpoint does not know."""
@@ -107,7 +109,9 @@ class BrokerBackend:
             spark=self._spark.session,
             manifest=manifest,
             adoption=Adoption(run.config, session.config["ksql.service.id"], settings.say),
+            pace=settings.pace,
         )
+        self.idle_s = self.idle_s * settings.pace
         place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
         self.pushes = BrokerPushes(run.config, session, place, self._queries.errors.note, settings.push_queue_rows)
         self._asking = BrokerAsking(
@@ -177,7 +181,10 @@ class BrokerBackend:
             session=self._session,
             broker=BrokerTopics(self._config, self._offsets),
             paused=frozenset(self.paused),
-            failed=frozenset(name for name, (_, _, _, error) in self.progress().items() if error),
+            failed=self._queries.failures(),
+            starting=self._queries.starting(),
+            offsets=self._queries.read_to,
+            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
             wait=partial(time.sleep, _MOMENT_S),
         )
 
@@ -275,6 +282,14 @@ class BrokerBackend:
         """Rows in, rows out, lag in records and error of every query."""
         return self._queries.progress()
 
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query that has completed one, and its rows of state."""
+        return self._queries.batches()
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
+        return self._queries.is_settled(since)
+
     def _table(self, source: Source) -> TopicTable | None:
         topic = self._queries.table(source)
         if topic is None:
@@ -352,6 +367,7 @@ class BrokerBackend:
     def _drop(self, source: Source) -> None:
         """Delete the topic of a source, and its schemas."""
         Topics(self._config).delete(source.topic)
+        self._session.partitions.pop(source.topic, None)
         self._session.delete_schemas(source)
 
     def _replay(self, command: Command) -> None:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.errors import StatementError
@@ -29,6 +31,7 @@ from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is
 from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
+from kestrel_sql.spark.io.arrow_passes import Batches
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, folder_session, remove_folder, uri_of
@@ -213,7 +216,10 @@ class BrokerPushes(PushClients):
         plan = shared.planned.plan.physical_plan
         reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
         pages = pipeline.new_pages(partitions)
-        frame = pipeline.frame(spark, open_source(spark, spec, reading), pages, partitions, has_task_pages=True)
+        records = open_source(spark, spec, reading)
+        if shared.planned.scalable:
+            records = records.through(partial(_admitted, has_key=bool(shared.planned.key)))
+        frame = pipeline.frame(spark, records, pages, partitions, has_task_pages=True)
         writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
         writer = writer.option("checkpointLocation", uri_of(self._path(shared)))
         try:
@@ -228,6 +234,13 @@ class BrokerPushes(PushClients):
     def _count(self, rows: int, dropped: int) -> None:
         self.rows += rows
         self.dropped += dropped
+
+
+def _admitted(batches: Batches, *, has_key: bool) -> Batches:
+    """The records that a scalable push query reads (`TransientQuery.admits`)."""
+    for batch in batches:
+        admitted = pc.is_valid(batch.column("value"))
+        yield batch.filter(pc.and_(admitted, pc.is_valid(batch.column("key"))) if has_key else admitted)
 
 
 def _first_offsets(rows: Sequence[Mapping[str, Any]]) -> dict[Position, int]:

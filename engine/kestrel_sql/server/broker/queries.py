@@ -14,8 +14,9 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.admin.view import Failure, PartitionOffsets
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import CheckpointError, EngineError, QueryError
+from kestrel_sql.errors import CheckpointError, EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
@@ -29,10 +30,10 @@ from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
+from kestrel_sql.spark.build.steps.aggregates import retention_of
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder
-from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import LogEntry
 
@@ -63,6 +64,26 @@ class Supervised:
     has_waited: bool = False
     replaces: bool = False
     """Whether it goes on with the state of another query, which had its name before."""
+    is_error_of_user: bool = False
+    failed_at: int = 0
+    """When it failed (ms)."""
+
+    @property
+    def message(self) -> str:
+        """What has stopped it; empty while nothing has."""
+        return self.error or self.progress.error
+
+    @property
+    def lag(self) -> int:
+        """The records that it has still to read."""
+        return sum((self.progress.lag or {}).values())
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it has records to read, and has not read any since this process started."""
+        if self.query.plan.sink is None or self.message:
+            return False
+        return self.running is None or (self.progress.batch < 0 and self.lag > 0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +96,8 @@ class BrokerQueries:
     offsets: BrokerOffsets
     spark: Callable[[], SparkSession]
     manifest: Manifest
+    pace: float = 1.0
+    """Multiplies the times between two looks at the queries."""
     paused: set[str] = field(default_factory=set)
     adoption: Adoption
     """Where queries begin that another engine ran before, those of `manifest.adopting`."""
@@ -128,13 +151,22 @@ class BrokerQueries:
                 self._stop(known, keep_table=True)
 
     def resume(self, names: Sequence[str]) -> None:
-        """Let paused queries go on from where they were."""
+        """Let paused queries go on from where they were, and start those again that have failed."""
         self.paused.difference_update(names)
         for name in names:
             known = self._supervised.get(name)
-            if known is not None and known.running is not None:
-                known.stop.clear()
+            if known is None:
+                continue
+            known.error = ""
+            if known.running is None:
+                self._start(known)
+                continue
+            known.stop.clear()
+            known.running.attempts = 0
+            if known.running.failure is None:
                 known.running.start(until_caught_up=False)
+            else:
+                self._retry(known, known.running)
 
     def close(self) -> None:
         """Stop all queries between two batches."""
@@ -146,20 +178,20 @@ class BrokerQueries:
 
     def watch(self) -> None:
         """Take in what the queries did, and start those again that something ended which may pass."""
-        if time.monotonic() - self._looked < _LOOK_S:
+        if time.monotonic() - self._looked < _LOOK_S * self.pace:
             return
         self._looked = time.monotonic()
-        active = []
         for known in self._supervised.values():
             if known.running is None and known.retry_at is not None and time.monotonic() > known.retry_at:
                 self._start(known)
             if known.running is not None and known.running.was_begun and not known.stop.is_set():
                 known.running.look()
-                active.append(known)
                 self._revive(known, known.running)
-        if time.monotonic() - self._measured > _MEASURE_S:
-            self._measured = time.monotonic()
-            self._measure(active)
+        self.failures()
+        if time.monotonic() - self._measured > _MEASURE_S * self.pace:
+            begun = time.monotonic()
+            self._measure([*self._supervised.values()])
+            self._measured = begun
 
     def table(self, source: Source) -> TableTopic | None:
         """The copy of a table that pull queries ask; None where no query keeps it."""
@@ -177,10 +209,54 @@ class BrokerQueries:
         """Rows in, rows out, lag in records and error of every query."""
         found = {}
         for name, known in [*self._supervised.items()]:
-            progress = known.progress
-            lag = sum((progress.lag or {}).values())
-            found[name] = progress.rows_in, progress.rows_out, lag, known.error or known.waits_for or progress.error
+            error = known.error or known.waits_for or known.progress.error
+            found[name] = known.progress.rows_in, known.progress.rows_out, known.lag, error
         return found
+
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query that has completed one since this process started, and its rows of state."""
+        progress = {name: known.progress for name, known in [*self._supervised.items()]}
+        return {name: (each.batch, each.state_rows) for name, each in progress.items() if each.batch >= 0}
+
+    def failures(self) -> Mapping[str, Failure]:
+        """What has stopped each query that failed."""
+        found = {}
+        for name, known in [*self._supervised.items()]:
+            if known.message:
+                known.failed_at = known.failed_at or int(time.time() * 1000)
+                is_of_user = known.is_error_of_user or (known.running is not None and known.running.is_error_of_user)
+                found[name] = Failure(message=known.message, time=known.failed_at, is_of_user=is_of_user)
+            else:
+                known.failed_at = 0
+        return found
+
+    def starting(self) -> frozenset[str]:
+        """The queries that have records to read, and have not read any."""
+        return frozenset(name for name, known in [*self._supervised.items()] if known.is_starting)
+
+    def read_to(self, name: str) -> Sequence[PartitionOffsets]:
+        """How far a query has read each partition of its sources; nothing if the broker does not answer."""
+        known = self._supervised.get(name)
+        committed = {} if known is None else dict(known.progress.offsets)
+        try:
+            starts, ends = self.offsets.first(committed), self.offsets.ends(committed, _ANSWER_S)
+        except QueryError:
+            return ()
+        return [
+            PartitionOffsets(topic=topic, partition=number, start=starts.get(place, 0), end=ends[place], committed=at)
+            for place, at in sorted(committed.items())
+            for topic, number in [place]
+            if place in ends
+        ]
+
+    def is_settled(self, since: float) -> bool:
+        """Whether queries have processed what was in their topics at a time (monotonic, s), and tables show it."""
+        for name, known in [*self._supervised.items()]:
+            if name in self.paused or known.message:
+                continue
+            if known.is_starting or known.lag or (known.table is not None and not known.table.is_current):
+                return False
+        return self._measured > since
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query had still to process when the broker was asked last, by topic."""
@@ -210,7 +286,11 @@ class BrokerQueries:
                 raise QueryError(f"the topic {source.topic} of the table {source.name} does not exist")
             has_query = query.plan.sink is not None
             table = known.table = TableTopic(
-                self.settings.config, source, topic.partitions, is_written_by_query=has_query
+                self.settings.config,
+                source,
+                topic.partitions,
+                is_written_by_query=has_query,
+                retention_ms=retention_of(query.plan.physical_plan),
             )
             ends = self._last_ends(stored, table) if has_query else None
             if ends is not None:
@@ -224,7 +304,7 @@ class BrokerQueries:
             return
         known.retry_at, known.waits_for = None, ""
         try:
-            self._run(known, *self._prepared(known.query, replaces=known.replaces))
+            self._run(known, self._prepared(known.query, replaces=known.replaces))
         except StillRunsError as error:
             self._wait(known, error)
         except EngineError as error:
@@ -244,18 +324,17 @@ class BrokerQueries:
             self.adoption.say(known.waits_for)
 
     def _refuse(self, known: Supervised, error: EngineError) -> None:
-        known.error = error.message
+        known.error, known.is_error_of_user = error.message, isinstance(error, StatementError)
         _log.warning("%s does not run: %s", known.query.id, error.render())
 
-    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> tuple[Prepared, Mapping[PageId, int]]:
-        """Prepare a query, and count the rows in each page of the state of its checkpoint."""
+    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> Prepared:
         preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
         if stored is None and query.id in self.manifest.adopting:
             prepared = self.adoption.begun(prepared, self.offsets)
         stored = prepared.stored
-        rows = check_start(
+        check_start(
             self.spark,
             prepared.pipeline,
             self.folder.folder_of(stored),
@@ -266,9 +345,9 @@ class BrokerQueries:
         )
         self.manifest = self.manifest.with_query(stored)
         self.folder.save(self.manifest)
-        return prepared, rows
+        return prepared
 
-    def _run(self, known: Supervised, prepared: Prepared, rows: Mapping[PageId, int]) -> None:
+    def _run(self, known: Supervised, prepared: Prepared) -> None:
         around = Surroundings(
             spark=self.spark(),
             config=self.settings.config,
@@ -287,8 +366,9 @@ class BrokerQueries:
             around=around,
             checkpoint=self.folder.path_of(prepared.stored),
             progress=known.progress,
-            resumed=rows,
         )
+        known.progress.offsets.update(self.folder.next_offsets(prepared.stored) or prepared.stored.start)
+        self._measure([known])
         if known.query.id in self.paused:
             known.stop.set()
         else:

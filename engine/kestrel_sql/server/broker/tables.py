@@ -22,7 +22,7 @@ from kestrel_sql.formats.windowed_key import split, window_bytes
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER
-from kestrel_sql.kafka.client.offsets import from_members, to_members
+from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.queries.pull_lookup import Keys
@@ -39,8 +39,9 @@ _END_OF_PARTITION = -191
 _ENDS = "table.json"
 """The file beside Spark's checkpoint of a query with the ends of its last batch in the topic of its table."""
 
-_Change = tuple[int, bytes, bytes | None, int]
-"""Offset, key, value and time (ms) of a record."""
+_Headers = tuple[tuple[str, bytes | None], ...]
+_Change = tuple[int, bytes, bytes | None, int, _Headers]
+"""Offset, key, value, time (ms) and headers of a record; headers only where a column has them."""
 
 
 def save_ends(folder: CheckpointPath, ends: Offsets) -> None:
@@ -56,6 +57,11 @@ def saved_ends(folder: CheckpointPath) -> Offsets | None:
         return None
 
 
+def _window_start(key: bytes) -> int:
+    """The start (ms) of a window, which is at the end of a key, also behind the end of a session."""
+    return int.from_bytes(key[-8:], "big")
+
+
 @dataclass(slots=True)
 class Rows:
     """The rows of a table by the bytes of their key; those of a windowed table also by their key without its window."""
@@ -64,17 +70,37 @@ class Rows:
     """How many bytes at the end of a key are its window."""
     by_key: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
     by_bare_key: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
+    headers: dict[bytes, _Headers] = field(default_factory=dict)
+    retention_ms: int | None = None
+    """How much earlier than the newest window of its partition a window starts at most; None for any time."""
+    starts: dict[int, dict[int, set[bytes]]] = field(default_factory=dict)
+    """The keys by the start (ms) of their window, for each partition of a table with a retention."""
 
-    def write(self, changes: Iterable[_Change]) -> None:
-        """Write rows, or delete those without a value."""
+    def write(self, changes: Iterable[_Change], partition: int = 0) -> None:
+        """Write rows of a partition, or delete those without a value; windows whose retention is over go, too."""
         by_key, has_windows = self.by_key, bool(self.suffix)
-        for _, key, value, time in changes:
+        for _, key, value, time, headers in changes:
             if value is None:
                 by_key.pop(key, None)
+                self.headers.pop(key, None)
             else:
                 by_key[key] = value, time
+                if headers:
+                    self.headers[key] = headers
             if has_windows:
                 self._note_window(key, is_there=value is not None)
+            if self.retention_ms is not None and value is not None:
+                self.starts.setdefault(partition, {}).setdefault(_window_start(key), set()).add(key)
+        if self.retention_ms is not None:
+            self._expire(self.starts.get(partition, {}), self.retention_ms)
+
+    def _expire(self, starts: dict[int, set[bytes]], retention_ms: int) -> None:
+        """Delete the windows that a pull query does not see any more (rule O9.4)."""
+        first = max(starts, default=0) - retention_ms
+        for start in [start for start in starts if start < first]:
+            for key in starts.pop(start):
+                if self.by_key.pop(key, None) is not None:
+                    self._note_window(key, is_there=False)
 
     def _note_window(self, key: bytes, *, is_there: bool) -> None:
         bare = key[: -self.suffix]
@@ -98,11 +124,22 @@ class TableTopic:
     query writes changes as its records come.
     """
 
-    def __init__(self, config: KafkaConfig, source: Source, partitions: int, *, is_written_by_query: bool) -> None:
-        """Begin to read; the table can be asked after the first `commit`, or when its topic has been read once."""
+    def __init__(
+        self,
+        config: KafkaConfig,
+        source: Source,
+        partitions: int,
+        *,
+        is_written_by_query: bool,
+        retention_ms: int | None = None,
+    ) -> None:
+        """Begin to read; the table can be asked after the first `commit`, or when its topic has been read once.
+
+        `retention_ms` is how long its windows stay visible, None for ever.
+        """
         self.source = source
         self.partitions = partitions
-        self.rows = Rows(window_bytes(source.window))
+        self.rows = Rows(window_bytes(source.window), retention_ms=retention_ms)
         self.lock = threading.Lock()
         self.ready = threading.Event()
         self._config = config
@@ -119,6 +156,14 @@ class TableTopic:
     def commit(self, ends: Offsets) -> None:
         """A batch ends at these offsets of the topic."""
         self._ends.append(ends)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has the rows of every batch that has ended; of a table that no query writes, all rows."""
+        if self._by_batch:
+            return not self._ends
+        ends = BrokerOffsets(self._config).written([(self.source.topic, number) for number in range(self.partitions)])
+        return all(self._seen.get(number, 0) >= end for (_, number), end in ends.items())
 
     def close(self) -> None:
         """End the thread."""
@@ -154,7 +199,8 @@ class TableTopic:
                 seen[partition] = offset + 1
                 key = message.key()
                 if key is not None:
-                    changes[partition].append((offset, key, message.value(), message.timestamp()[1]))
+                    headers = tuple(message.headers() or ()) if self.source.schema.headers else ()
+                    changes[partition].append((offset, key, message.value(), message.timestamp()[1], headers))
             elif error.code() == _END_OF_PARTITION:
                 seen[partition] = offset
 
@@ -175,7 +221,7 @@ class TableTopic:
                 count = len(changes)
                 if ends is not None:
                     count = bisect_left(changes, ends[self.source.topic, number], key=itemgetter(0))
-                self.rows.write(changes[:count])
+                self.rows.write(changes[:count], number)
                 self._changes[number] = changes[count:]
 
 
@@ -203,9 +249,19 @@ class TopicTable:
             bare, window = (key, None) if source.window is None else split(key, source.window)
             try:
                 row = value_of(value)
-                yield TableRow(key_of(bare) or (), dict(zip(names, row or (), strict=True)), time, window)
+                values = dict(zip(names, row or (), strict=True)) | self._headers(key)
+                yield TableRow(key_of(bare) or (), values, time, window)
             except SerdeError as error:
                 raise QueryError(f"a row of the table {source.name} cannot be read: {error}") from error
+
+    def _headers(self, key: bytes) -> dict[str, object]:
+        """The columns of a row that are headers; the last of equal names wins."""
+        found = self.topic.rows.headers.get(key, ())
+        all_of = [{"KEY": name, "VALUE": value} for name, value in found]
+        return {
+            column.name: all_of if column.header_key is None else dict(found).get(column.header_key)
+            for column in self.source.schema.headers
+        }
 
     def scan_order(self, row: TableRow) -> tuple[int, bytes]:
         """Return the position of a row in a scan by ksqlDB."""
@@ -214,7 +270,13 @@ class TopicTable:
     def records(self) -> list[Record]:
         """All rows as records of the table's topic, for a query that needs Spark."""
         return [
-            Record(topic=self.source.topic, key=key, value=value, timestamp=time)
+            Record(
+                topic=self.source.topic,
+                key=key,
+                value=value,
+                timestamp=time,
+                headers=self.topic.rows.headers.get(key, ()),
+            )
             for key, value, time in sorted(self._found(None))
         ]
 

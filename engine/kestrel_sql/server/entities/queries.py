@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kestrel_sql.admin.view import EngineView
+from kestrel_sql.admin.view import EngineView, PartitionOffsets
 from kestrel_sql.plan.codec.json_text import write_line
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -16,24 +16,57 @@ from kestrel_sql.server.entities.schemas import field_info
 from kestrel_sql.server.entities.step_texts import step_texts
 from kestrel_sql.session.session import PersistentQuery
 
-_HOST = "localhost:8088"
+HOST = "localhost:8088"
 """The host that reports the state of queries; there is one only."""
 
 
 def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
     """A persistent query as a `QueryDescription`."""
     state = view.state(query)
-    service = view.session.config["ksql.service.id"]
     return {
         **described_plan(query.plan, view),
         "id": query.id,
         "statementText": query.statement_text,
         "overriddenProperties": dict(query.config.overrides),
-        "ksqlHostQueryStatus": {_HOST: state},
+        "ksqlHostQueryStatus": {HOST: status_of(state)},
         "queryType": "PERSISTENT",
-        "consumerGroupId": f"_confluent-ksql-{service}query_{query.id}",
+        "queryErrors": query_errors(query, view),
+        "tasksMetadata": _tasks(view.offsets(query.id)),
+        "consumerGroupId": consumer_group(query, view),
         "state": state,
     }
+
+
+def status_of(state: str) -> str:
+    """The status of a host that has a query in a state; clients know no other than RUNNING, ERROR and PAUSED."""
+    return "RUNNING" if state == "STARTING" else state
+
+
+def consumer_group(query: PersistentQuery, view: EngineView) -> str:
+    """The consumer group that ksqlDB gives to a query."""
+    return f"_confluent-ksql-{view.session.config['ksql.service.id']}query_{query.id}"
+
+
+def query_errors(query: PersistentQuery, view: EngineView) -> list[dict[str, Any]]:
+    """What has stopped a query."""
+    failure = view.failed.get(query.id)
+    if failure is None:
+        return []
+    kind = "USER" if failure.is_of_user else "SYSTEM"
+    return [{"timestamp": failure.time, "errorMessage": failure.message, "type": kind}]
+
+
+def _tasks(offsets: Sequence[PartitionOffsets]) -> list[dict[str, Any]]:
+    """How far a query has read, by the partitions that are read together."""
+    tasks: dict[int, list[dict[str, Any]]] = {}
+    for each in offsets:
+        place = {"topic": each.topic, "partition": each.partition}
+        read = {"topicPartitionEntity": place, "endOffset": each.end, "committedOffset": each.committed}
+        tasks.setdefault(each.partition, []).append(read)
+    return [
+        {"taskId": f"0_{number}", "topicOffsets": read, "timeCurrentIdlingStarted": None}
+        for number, read in sorted(tasks.items())
+    ]
 
 
 def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:

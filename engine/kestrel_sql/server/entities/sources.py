@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.server.entities.queries import HOST, consumer_group, status_of
 from kestrel_sql.server.entities.schemas import field_info
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -32,6 +34,7 @@ def source_description(source: Source, view: EngineView, *, extended: bool) -> d
     """A stream or table as a `SourceDescription`."""
     partitions, replicas = view.broker.partitions_and_replicas([source.topic]).get(source.topic, (0, 0))
     return {
+        **_standing(source, view, extended=extended),
         "name": source.name,
         "windowType": None if source.window is None else source.window.type.value,
         "readQueries": [running_query(query, view) for query in view.readers(source)],
@@ -39,8 +42,6 @@ def source_description(source: Source, view: EngineView, *, extended: bool) -> d
         "fields": [field_info(column) for column in source.schema.columns],
         "type": source.kind.value,
         "timestamp": "" if source.timestamp_column is None else source.timestamp_column.column,
-        "statistics": "",
-        "errorStats": "",
         "extended": extended,
         "keyFormat": source.formats.key_format.format,
         "valueFormat": source.formats.value_format.format,
@@ -48,11 +49,43 @@ def source_description(source: Source, view: EngineView, *, extended: bool) -> d
         "partitions": partitions,
         "replication": replicas,
         "statement": source.statement_text,
-        "queryOffsetSummaries": [],
         "sourceConstraints": [],
-        "clusterStatistics": [],
         "clusterErrorStats": [],
     }
+
+
+def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, Any]:
+    """What DESCRIBE EXTENDED tells of the queries over a source."""
+    if not extended:
+        return {"statistics": "", "errorStats": "", "queryOffsetSummaries": [], "clusterStatistics": []}
+    readers, writers = view.readers(source), view.writers(source)
+    read = [view.counts[query.id][0] for query in readers if query.id in view.counts]
+    written = [view.counts[query.id][1] for query in writers if query.id in view.counts]
+    counted = [
+        (name, float(sum(rows)))
+        for name, rows in (("consumer-total-messages", read), ("total-messages", written))
+        if rows
+    ]
+    failed = dict.fromkeys(query.id for query in (*readers, *writers) if query.id in view.failed)
+    now = int(time.time() * 1000)
+    return {
+        "statistics": " ".join(f"{name}: {value:g}" for name, value in counted),
+        "errorStats": "\n".join(view.failed[name].message for name in failed),
+        "queryOffsetSummaries": [summary for query in writers if (summary := _summary(query, view)) is not None],
+        "clusterStatistics": [
+            {"name": name, "host": HOST, "value": value, "timestamp": now} for name, value in counted
+        ],
+    }
+
+
+def _summary(query: PersistentQuery, view: EngineView) -> dict[str, Any] | None:
+    """How far a query has read its topics, as a `QueryOffsetSummary`; None where there are no offsets."""
+    topics: dict[str, list[dict[str, int]]] = {}
+    for each in view.offsets(query.id):
+        read = {"logStartOffset": each.start, "logEndOffset": each.end, "consumerOffset": each.committed}
+        topics.setdefault(each.topic, []).append({"partition": each.partition, **read})
+    summaries = [{"kafkaTopic": topic, "offsets": offsets} for topic, offsets in topics.items()]
+    return {"groupId": consumer_group(query, view), "topicSummaries": summaries} if summaries else None
 
 
 def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
@@ -64,7 +97,7 @@ def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
         "sinks": [] if query.plan.sink is None else [query.plan.sink],
         "sinkKafkaTopics": [] if sink is None else [sink.topic],
         "id": query.id,
-        "statusCount": {state: 1},
+        "statusCount": {status_of(state): 1},
         "queryType": "PERSISTENT",
         "state": state,
     }

@@ -40,6 +40,8 @@ def _collect(context: Context) -> Iterator[Metric]:
             bad_records=query.bad_records,
             late_records=query.late_records,
             lag=query.lag,
+            batch=query.batch,
+            state_rows=query.state_rows,
         )
         for query in figures.queries
     )

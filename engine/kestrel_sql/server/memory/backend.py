@@ -153,6 +153,16 @@ class MemoryBackend:
         """The records that every query has still to process, by topic."""
         return self._engine.lags()
 
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """None: a query takes records one piece at a time, and its state is not counted."""
+        return {}
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what is in their topics, apart from those that are paused or failed."""
+        return not any(
+            lag and not error and name not in self.paused for name, (_, _, lag, error) in self.progress().items()
+        )
+
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Rows in, rows out, lag in records and error of every query."""
         return self._engine.progress()

@@ -164,6 +164,14 @@ class Backend(Protocol):
         """The records that every query has still to process, by topic."""
         ...
 
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query that has completed one since the start, and its rows of state."""
+        ...
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what was in their topics at a time (monotonic, s); any thread may ask."""
+        ...
+
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Rows in, rows out, lag in records and error of every query."""
         ...

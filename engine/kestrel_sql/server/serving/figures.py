@@ -8,9 +8,10 @@ from kestrel_sql.server.serving.backend import Backend
 
 def query_figures(engine: Backend) -> list[QueryFigures]:
     """The figures of all persistent queries; any thread may ask."""
-    view, progress, lags = engine.view(), engine.progress(), engine.lags()
+    view, progress, lags, batches = engine.view(), engine.progress(), engine.lags(), engine.batches()
     figures = []
     for query in [*engine.session.queries.values()]:
+        batch, state_rows = batches.get(query.id, (None, None))
         rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
         figures.append(
             QueryFigures(
@@ -26,6 +27,8 @@ def query_figures(engine: Backend) -> list[QueryFigures]:
                 bad_records=engine.errors.bad.counts[query.id],
                 late_records=engine.errors.bad.late[query.id],
                 error=error,
+                batch=batch,
+                state_rows=state_rows,
             )
         )
     return figures

@@ -283,6 +283,10 @@ class ServedService:
             raise ApiError(BAD_REQUEST, f"Unknown queryId: {query_id}", status=404)
         return plan_steps(query.plan, self._engine.view())
 
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
+        return self._started.done() and self._engine.is_settled(since)
+
     def figures(self) -> Figures:
         """Everything that is counted."""
         return Figures(

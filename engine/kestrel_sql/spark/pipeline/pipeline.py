@@ -31,7 +31,6 @@ from kestrel_sql.spark.stages.stage import Stage, struct_column
 from kestrel_sql.spark.state.host import apply_level
 from kestrel_sql.spark.state.level import Level, rows_of
 from kestrel_sql.spark.state.packing import can_page, page_batches, page_columns
-from kestrel_sql.spark.state.row_counts import RowCounts
 from kestrel_sql.spark.types import schema_text
 
 PAGES, _LEAST_PAGES = 32, 8
@@ -114,7 +113,6 @@ class Pipeline:
         tasks: Sequence[int] | None = None,
         end: tuple[Pass, str] | None = None,
         has_task_pages: bool = False,
-        counts: RowCounts | None = None,
     ) -> DataFrame:
         """Apply the pipeline to records.
 
@@ -132,7 +130,6 @@ class Pipeline:
             end: a function for `mapInArrow` and the schema of its result, to be run in the pass that encodes.
             has_task_pages: whether the state that spans the keys of a task has a page of its own for each task
                 (`kestrel_sql.spark.state.packing.task_page`). A checkpoint fixes this as well.
-            counts: takes how many rows of state there are.
 
         Returns:
             Rows with the columns of `WIRE_OUTPUT`, or with those of `end`.
@@ -145,7 +142,7 @@ class Pipeline:
         given = records if isinstance(records, Passes) else Passes(records)
         decoded = given.through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        rows = self.between(spark, decoded, pages, found, has_task_pages=has_task_pages, counts=counts)
+        rows = self.between(spark, decoded, pages, found, has_task_pages=has_task_pages)
         rows = rows.through(encode_batches(self.group.sinks))
         if end is None:
             return rows.frame(WIRE_OUTPUT)
@@ -153,20 +150,12 @@ class Pipeline:
         return rows.through(function).frame(schema)
 
     def between(
-        self,
-        spark: SparkSession,
-        rows: Passes,
-        pages: int,
-        tasks: Sequence[int],
-        *,
-        has_task_pages: bool = False,
-        counts: RowCounts | None = None,
+        self, spark: SparkSession, rows: Passes, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False
     ) -> Passes:
         """Apply the stages and levels to decoded rows; returns the rows of the sinks."""
         for at, (stage, part) in enumerate(zip(self.group.stages, self._parts, strict=True)):
             if at > 0:
-                counted = None if counts is None else counts.of_level(at)
-                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages, counts=counted)
+                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages)
             above = self.level(at + 1) if at + 1 < self.depth else None
             if part.on_arrow or part.template is None:
                 rows = rows.through(project_batches(stage, part.on_arrow))

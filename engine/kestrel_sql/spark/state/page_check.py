@@ -1,4 +1,4 @@
-"""Looks for flaws in stored pages, and counts their rows, on Spark's workers.
+"""Looks for flaws in stored pages on Spark's workers.
 
 It stands alone, because a worker imports this module, and what the function below refers to, at each start of a query.
 """
@@ -12,37 +12,35 @@ import pyarrow as pa
 from kestrel_sql.errors import QueryError
 from kestrel_sql.spark.state.level import load_page
 from kestrel_sql.spark.state.packing import task_page
-from kestrel_sql.spark.state.row_counts import page_rows
 
-_CHECKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("rows", pa.int64()), ("flaw", pa.string())])
-CHECKED = "task INT, page INT, rows BIGINT, flaw STRING"
-"""What is found of each page; `flaw` is NULL if it is sound."""
+_FLAW = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("flaw", pa.string())])
 
 
 def page_check(
     fingerprint: list[str], *, tasks: int, pages: int, has_task_pages: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for `mapInArrow` from rows (task, page, blob) to rows of `CHECKED`."""
+    """Return a function for `mapInArrow` from rows (task, page, blob) to rows (task, page, flaw) of damaged pages."""
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = []
+            flaws = []
             for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows, flaw = _page(blob, fingerprint)
+                flaw = _page_flaw(blob, fingerprint)
                 if flaw is None and not (
                     0 <= task < tasks and (0 <= page < pages or (has_task_pages and page == task_page(task)))
                 ):
                     flaw = f"the query has {tasks} tasks of {pages} pages"
-                found.append((task, page, rows, flaw))
-            arrays = [pa.array([each[at] for each in found], field.type) for at, field in enumerate(_CHECKED)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_CHECKED)
+                if flaw is not None:
+                    flaws.append((task, page, flaw))
+            arrays = [pa.array([flaw[at] for flaw in flaws], field.type) for at, field in enumerate(_FLAW)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_FLAW)
 
     return check
 
 
-def _page(blob: bytes, fingerprint: list[str]) -> tuple[int, str | None]:
-    """How many rows a page has, and what is wrong with it."""
+def _page_flaw(blob: bytes, fingerprint: list[str]) -> str | None:
     try:
-        return page_rows(load_page(blob, fingerprint)), None
+        load_page(blob, fingerprint)
     except QueryError as error:
-        return 0, error.message
+        return error.message
+    return None

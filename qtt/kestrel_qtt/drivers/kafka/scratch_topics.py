@@ -38,13 +38,14 @@ _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOU
 class ScratchTopics:
     """Topics on a broker, for as long as a test needs them; may be used by several threads."""
 
-    def __init__(self, config: KafkaConfig) -> None:
-        """Connect to the broker.
+    def __init__(self, config: KafkaConfig, ahead_ms: int = AHEAD_MS) -> None:
+        """Connect to the broker; with `ahead_ms` 0, only the timestamp 0 becomes 1.
 
         Raises:
             EngineError: it does not answer.
         """
         self.config = config
+        self._ahead = ahead_ms
         self._admin = admin_client(config)
         self._sending, self._reading = Lock(), Lock()
         self._partitions: dict[str, int] = {}
@@ -67,6 +68,10 @@ class ScratchTopics:
         self._partitions |= partitions
         if wanted:
             _settle(self._admin.create_topics(wanted, operation_timeout=TIMEOUT), "topic {} cannot be created")
+
+    def know(self, partitions: Mapping[str, int]) -> None:
+        """Take topics that others have made for such as were made here."""
+        self._partitions |= partitions
 
     def remove(self, names: Iterable[str], groups: Iterable[str] = ()) -> None:
         """Delete topics, and consumer groups that have written to them; those that are gone are no error.
@@ -101,7 +106,7 @@ class ScratchTopics:
                         record.value,
                         record.key,
                         partition=record.partition,
-                        timestamp=record.timestamp + AHEAD_MS,
+                        timestamp=record.timestamp + self._ahead or AHEAD_MS,
                         headers=headers,
                         on_delivery=partial(note, at),
                     )
@@ -127,7 +132,7 @@ class ScratchTopics:
             self._consumer.assign(places)
             try:
                 for record in chain.from_iterable(until_ends(self._consumer, len(places), ends)):
-                    found[record.topic].append(replace(record, timestamp=record.timestamp - AHEAD_MS))
+                    found[record.topic].append(replace(record, timestamp=record.timestamp - self._ahead))
             finally:
                 self._consumer.unassign()
         for records in found.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
@@ -20,15 +20,17 @@ from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.running import RunningQuery
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
+from kestrel_sql.topics.records import Record
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "ksql.query.push.v2.enabled": True}
 
-_PARTITIONS = 4
+PARTITIONS = 4
 """Of topics that a case does not declare (rule Q4.2)."""
 
 
@@ -79,7 +81,7 @@ class RestRun:
         if self.outcome is not None:
             return self.outcome
         answers = (*self.answers, *self.proto_answers)
-        return answered(self.engine.session, self.engine.broker, answers, self._silence())
+        return answered(self.engine.session, held(self.engine.broker), answers, self._silence())
 
     def _silence(self) -> tuple[str, ...]:
         """Report the inputs that had no effect."""
@@ -88,12 +90,20 @@ class RestRun:
         return tuple(unread_inputs(self.engine.session, self.case.inputs, plans))
 
 
+def held(broker: MemoryBroker) -> Mapping[str, Sequence[Record]]:
+    """The records of all topics in memory."""
+    return {topic: broker.records(topic) for topic in broker.topics}
+
+
 def answered(
-    session: Session, broker: MemoryBroker, answers: tuple[Answer, ...], silence: tuple[str, ...] = ()
+    session: Session,
+    topics: Mapping[str, Sequence[Record]],
+    answers: tuple[Answer, ...],
+    silence: tuple[str, ...] = (),
 ) -> Answered | model.Crashed:
     """What a case has at its end: the answers to its queries, and the records of all topics."""
     try:
-        records = {topic: actual_records(session, topic, broker.records(topic)) for topic in broker.topics}
+        records = {topic: actual_records(session, topic, found) for topic, found in topics.items()}
     except EngineError as error:
         return model.Crashed(message=f"a record cannot be read back: {error}")
     return Answered(records=records, answers=answers, silence=silence)
@@ -104,8 +114,8 @@ def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
     base = {**BASE_PROPERTIES, **(NO_CACHE if case.ksqldb else {})}
     session = Session(config=properties_config(dict(case.properties), base), functions=functions_of(case))
     declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
-    partitions = Partitions(session, declared, named, others=_PARTITIONS)
-    return session, partitions, max(declared.values(), default=_PARTITIONS)
+    partitions = Partitions(session, declared, named, others=PARTITIONS)
+    return session, partitions, max(declared.values(), default=PARTITIONS)
 
 
 def prepared(case: RestCase) -> RestRun:
@@ -113,7 +123,9 @@ def prepared(case: RestCase) -> RestRun:
     started = time.perf_counter()
     session, partitions, widest = session_of(case)
     broker = MemoryBroker(partition=partitions.of_output)
-    engine = MemoryEngine(session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest)
+    engine = MemoryEngine(
+        session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest, topics=TopicRule.HARNESS
+    )
     run = RestRun(case, engine, partitions)
     try:
         run.outcome = crashed_config(case) or _execute(run)

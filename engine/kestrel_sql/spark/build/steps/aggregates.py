@@ -15,7 +15,7 @@ from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAg
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import Operator
 from kestrel_sql.plan.schemas import of_column, scope_of
-from kestrel_sql.plan.step import WindowInfo, WindowType
+from kestrel_sql.plan.step import Step, WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -102,6 +102,16 @@ def grace_and_retention(window: Window) -> tuple[int, int]:
     needed = length + grace
     retention = window.retention.millis if window.retention else needed
     return grace, max(retention, needed)
+
+
+def retention_of(step: Step) -> int | None:
+    """Return how long (ms) the hopping or tumbling windows of a plan are kept; None without such windows."""
+    while len(step.upstream) == 1:
+        if isinstance(step, StreamWindowedAggregateV1):
+            window = step.window_expression.window
+            return None if isinstance(window, SessionWindow) else grace_and_retention(window)[1]
+        (step,) = step.upstream
+    return None
 
 
 def has_cache(settings: Mapping[str, str]) -> bool:

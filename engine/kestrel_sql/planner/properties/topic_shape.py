@@ -1,0 +1,52 @@
+"""Whether a topic is what a statement says of it, on a broker and in memory (rules L6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kestrel_sql.errors import Span, StatementError
+from kestrel_sql.planner.properties.with_clause import TopicProperties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """The configuration of a topic.
+
+    `retention_ms` is -1 for unlimited retention, and None if the user may not read it.
+    """
+
+    partitions: int
+    replicas: int
+    retention_ms: int | None
+
+
+def missing_topic(name: str, span: Span | None) -> StatementError:
+    """Make the error for a topic that a statement declares, but does not make."""
+    return StatementError(
+        f"the topic {name} does not exist",
+        span=span,
+        hint="PARTITIONS = n in the WITH clause creates it; case matters",
+    )
+
+
+def check_shape(name: str, found: TopicShape, wanted: TopicProperties, span: Span | None = None) -> None:
+    """Check that an existing topic has what a statement gives; more replicas are accepted.
+
+    Raises:
+        StatementError: names the differences.
+    """
+    flaws = []
+    if wanted.partitions is not None and wanted.partitions != found.partitions:
+        flaws.append(f"{found.partitions} partitions, not {wanted.partitions}")
+    if wanted.replicas is not None and wanted.replicas > found.replicas:
+        flaws.append(f"{found.replicas} replicas, not {wanted.replicas}")
+    if wanted.retention_ms is not None and found.retention_ms is not None and wanted.retention_ms != found.retention_ms:
+        flaws.append(f"a retention of {found.retention_ms} ms, not {wanted.retention_ms} ms")
+    if flaws:
+        raise StatementError(
+            f"the topic {name} exists and has {', '.join(flaws)}",
+            span=span,
+            hint=(
+                "give the topic's own values in the WITH clause, change the topic, or name another one with KAFKA_TOPIC"
+            ),
+        )

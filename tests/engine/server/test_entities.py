@@ -1,0 +1,61 @@
+"""What the API tells of queries: why they failed, and how far they have read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
+from kestrel_sql.server.entities.queries import query_description
+from kestrel_sql.server.entities.sources import running_query, source_description
+from kestrel_sql.session.session import Session
+from kestrel_sql.topics.memory import MemoryBroker
+
+NAME = "CTAS_T_0"
+
+
+@pytest.fixture
+def view() -> EngineView:
+    session = Session()
+    for parsed in session.parse(
+        """CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=2);
+           CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"""
+    ):
+        session.execute(parsed)
+    read = [PartitionOffsets(topic="s", partition=at, start=1, end=9, committed=at + 5) for at in range(2)]
+    return EngineView(session=session, broker=MemoryBroker(), offsets=lambda _: read, counts={NAME: (11, 4)})
+
+
+@pytest.mark.rules("R5.3")
+@pytest.mark.parametrize(("is_of_user", "kind"), [(True, "USER"), (False, "SYSTEM")])
+def test_a_query_that_failed_says_why_and_when(view: EngineView, is_of_user: bool, kind: str) -> None:
+    query = view.session.queries[NAME]
+    assert query_description(query, view)["queryErrors"] == []
+    failed = replace(view, failed={NAME: Failure(message="why", time=7, is_of_user=is_of_user)})
+    found = query_description(query, failed)
+    assert found["queryErrors"] == [{"timestamp": 7, "errorMessage": "why", "type": kind}]
+    assert (found["state"], found["ksqlHostQueryStatus"]) == ("ERROR", {"localhost:8088": "ERROR"})
+    for name in ("S", "T"):
+        described = source_description(view.session.catalog.sources[name], failed, extended=True)
+        assert described["errorStats"] == "why"
+
+
+@pytest.mark.rules("R5.3")
+def test_how_far_a_query_has_read_is_told_by_task_and_by_topic(view: EngineView) -> None:
+    tasks = query_description(view.session.queries[NAME], view)["tasksMetadata"]
+    assert [(each["taskId"], each["topicOffsets"][0]["committedOffset"]) for each in tasks] == [("0_0", 5), ("0_1", 6)]
+    sources = view.session.catalog.sources
+    (summary,) = source_description(sources["T"], view, extended=True)["queryOffsetSummaries"]
+    offset = {"partition": 1, "logStartOffset": 1, "logEndOffset": 9, "consumerOffset": 6}
+    assert summary["groupId"] == f"_confluent-ksql-default_query_{NAME}"
+    assert (summary["topicSummaries"][0]["kafkaTopic"], summary["topicSummaries"][0]["offsets"][1]) == ("s", offset)
+    assert source_description(sources["T"], view, extended=False)["queryOffsetSummaries"] == []
+    assert source_description(sources["S"], view, extended=True)["statistics"] == "consumer-total-messages: 11"
+    assert source_description(sources["T"], view, extended=True)["statistics"] == "total-messages: 4"
+
+
+@pytest.mark.rules("R5.3")
+def test_clients_count_a_query_that_starts_among_those_that_run(view: EngineView) -> None:
+    found = running_query(view.session.queries[NAME], replace(view, starting=frozenset({NAME})))
+    assert (found["state"], found["statusCount"]) == ("STARTING", {"RUNNING": 1})
