@@ -91,13 +91,12 @@ def difference(case: Case, theirs: Outcome, ours: Outcome) -> str | None:
 
 
 def _ends(theirs: Outcome, ours: Outcome) -> str | None:
-    if isinstance(theirs, Rejected) and isinstance(ours, Rejected):
-        return _earlier(theirs, ours)
-    for kind, what in ((Rejected, "refuses a statement"), (Failed, "ends a query")):
-        if isinstance(theirs, kind) is not isinstance(ours, kind):
-            who, outcome = ("ksqlDB", theirs) if isinstance(theirs, kind) else ("Kestrel", ours)
-            return f"only {who} {what}: {outcome.message}"  # type: ignore[union-attr]
-    return None
+    """Say which engine refuses a statement or ends a query; it does not matter whether it does so late."""
+    if not isinstance(theirs, Produced) and not isinstance(ours, Produced):
+        return _earlier(theirs, ours) if isinstance(theirs, Rejected) and isinstance(ours, Rejected) else None
+    who, outcome = ("Kestrel", ours) if isinstance(theirs, Produced) else ("ksqlDB", theirs)
+    what = "refuses a statement" if isinstance(outcome, Rejected) else "ends a query"
+    return f"only {who} {what}: {outcome.message}"  # type: ignore[union-attr]
 
 
 def _earlier(theirs: Rejected, ours: Rejected) -> str | None:

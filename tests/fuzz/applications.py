@@ -178,8 +178,9 @@ class Applications:
             value_format = rng.choice(VALUE_FORMATS[:-1] if flat else NESTING_FORMATS)
             if len(columns) == 1 and set(columns.values()) <= set(KEY_TYPES) and self._chance(0.2):
                 value_format = "KAFKA"
-        if len(keys) > 1 or self._chance(0.25) or any(of not in KEY_TYPES for of in keys.values()):
-            key_format = rng.choice(KEY_FORMATS if len(keys) <= 1 else KEY_FORMATS[2:])
+        is_kafka = len(keys) == 1 and set(keys.values()) <= set(KEY_TYPES)
+        if not is_kafka or self._chance(0.25):
+            key_format = rng.choice(KEY_FORMATS if is_kafka else KEY_FORMATS[2:])
         self.relations.append(
             Relation(
                 name=name,
@@ -422,6 +423,8 @@ class Applications:
 
     def _records(self, bases: Sequence[Relation]) -> Iterator[InputRecord]:
         rng, now = self.rng, 100_000
+        # A tombstone in a stream ends each aggregate of ksqlDB, so that most applications have none.
+        nulls = {True: 0.2, False: 0.2 if self._chance(0.1) else 0.0}
         for _ in range(rng.randint(3, 20)):
             now = max(0, now + rng.choice(STEPS_MS))
             source = rng.choice(bases)
@@ -429,7 +432,7 @@ class Applications:
             yield InputRecord(
                 topic=source.topic,
                 key=None if self._chance(0.06) else self._key(source, key_type),
-                value=None if self._chance(0.2 if source.is_table else 0.03) else self._value(source),
+                value=None if self._chance(nulls[source.is_table]) else self._value(source),
                 timestamp=now,
                 headers=rng.choice([(), (), (), (("h", b"x"),), (("h", b"x"), ("i", None))]),
             )

@@ -32,6 +32,8 @@ ABSENT = f"{COMMAND.parent} is absent: ksqlDB's engine was not asked"
 MOST_JOBS = 3_000
 """After so many jobs a new process is started: the state of each stays in its memory."""
 
+_BOUND_BYTES, _SCHEMA_ID_BYTES = 8, 5
+
 ANSWER_WITHIN_S = 300.0
 _CAUSE = re.compile(r"^\w+(?:Exception|Error|Throwable): (.*)")
 _INTERNAL = re.compile(r"-(?:changelog|repartition)$|^_confluent-ksql-|-topic$|^KSTREAM-|^KTABLE-|-registration$")
@@ -138,23 +140,29 @@ def _sinks(answer: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _records(topic: Mapping[str, Any]) -> Iterator[model.ActualRecord]:
     for record in topic["records"]:
+        window = window_of(record)
+        suffix = 0 if window is None else _BOUND_BYTES * (2 if window.kind == "session" else 1)
         yield model.ActualRecord(
-            key=record["key"],
-            value=_value(topic["value_format"], record),
+            key=_written("key", topic.get("key_format", ""), record, suffix),
+            value=_written("value", topic["value_format"], record),
             timestamp=record["timestamp"],
-            window=window_of(record),
+            window=window,
             headers=headers_of(record),
         )
 
 
-def _value(format: str, record: Mapping[str, Any]) -> Any:
-    """The value of a record; the text that was written tells more than what ksqlDB's reader makes of it."""
-    if format not in ("JSON", "JSON_SR") or record["value"] is None:
-        return record["value"]
-    encoded = record.get("raw_value_base64")
-    text: str = record["raw_value"] if encoded is None else base64.b64decode(encoded).decode("utf-8", "surrogatepass")
+def _written(name: str, format: str, record: Mapping[str, Any], suffix: int = 0) -> Any:
+    """The key or value of a record; the text that was written tells more than what ksqlDB's reader makes of it.
+
+    A windowed key ends with `suffix` bytes of bounds.
+    """
+    encoded = record.get(f"raw_{name}_base64")
+    if format not in ("JSON", "JSON_SR", "DELIMITED") or (encoded is None and f"raw_{name}" not in record):
+        return record[name]
+    data = record[f"raw_{name}"].encode("utf-8", "surrogatepass") if encoded is None else base64.b64decode(encoded)
+    # The magic byte and the id of a schema have no text of their own.
+    text = data[_SCHEMA_ID_BYTES if format == "JSON_SR" else 0 : len(data) - suffix].decode("utf-8", "surrogatepass")
     try:
-        # The magic byte and the id of the schema have no text of their own.
-        return parse_json(text if format == "JSON" else text[5:])
+        return text if format == "DELIMITED" else parse_json(text)
     except TextError:
-        return record["value"]
+        return record[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,7 @@ def test_values_are_compared_to_the_last_digit_but_one(theirs: Any, ours: Any, f
         (Rejected("a", statement_index=1), Rejected("b", statement_index=2), "only ksqlDB refuses a statement: a"),
         (Rejected("a", statement_index=2), Rejected("b", statement_index=2), None),
         (Failed("a"), Failed("b"), None),
+        (Failed("a"), Rejected("b"), None),
         (produced(1), Crashed("no"), "Kestrel breaks: no"),
     ],
 )
@@ -103,6 +105,25 @@ def test_an_answer_becomes_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.outcome(CASE) == Rejected("inner", statement_index=1)
     assert asked.outcome(CASE) == Failed("what")
     assert isinstance(asked.outcome(CASE), Crashed)
+
+
+@pytest.mark.parametrize(
+    ("format", "record", "key"),
+    [
+        ("DELIMITED", {"key": "", "raw_key": '""'}, '""'),
+        (
+            "DELIMITED",
+            {"key": "", "raw_key": '""\0\0\0\0\0\0\0\0', "window": {"start": 0, "end": 1, "type": "TIME"}},
+            '""',
+        ),
+        ("JSON_SR", {"key": 0.0, "raw_key_base64": base64.b64encode(b"\0\0\0\0\x011.50").decode()}, Decimal("1.50")),
+        ("KAFKA", {"key": "a", "raw_key": "b"}, "a"),
+        ("JSON", {"key": None}, None),
+    ],
+)
+def test_texts_are_read_from_the_bytes(format: str, record: dict[str, Any], key: Any) -> None:
+    topic = {"key_format": format, "value_format": "KAFKA", "records": [{**record, "value": 1, "timestamp": 0}]}
+    assert [each.key for each in oracle._records(topic)] == [key]
 
 
 def test_a_new_process_is_started_after_many_jobs_and_after_an_end(
