@@ -193,7 +193,7 @@ def encoder(spec: SerdeSpec) -> Encoder:
         if len(row) != len(writers):
             raise _count_error("serialization", spec, len(row))
         if single and row[0] is None:
-            return None if spec.side.value == "key" else b""
+            return b""
         texts = [
             _field(write, value, at == 0, delimiter) for at, (write, value) in enumerate(zip(writers, row, strict=True))
         ]
