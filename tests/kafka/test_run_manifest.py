@@ -63,6 +63,37 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, text: str) -> Non
         CheckpointFolder(tmp_path).load()
 
 
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("runs", "1"),
+        ("runs", True),
+        ("application", None),
+        ("queries", {"a": 1}),
+        ("queries", [5]),
+        ("done", [1]),
+        ("queries.pages", "1"),
+        ("queries.plan", []),
+        ("queries.settings", {"a": 1}),
+        ("queries.sources", [{"name": "in", "id": "x", "partitions": "2"}]),
+        ("queries.sources", [7]),
+        ("queries.start", {"in": {"0": "0"}}),
+        ("queries.start", {"in": {"x": 0}}),
+        ("queries.unknown", 1),
+    ],
+)
+@pytest.mark.rules("E12.10")
+def test_a_manifest_with_a_wrong_type_is_refused_by_name(tmp_path: Path, member: str, value: object) -> None:
+    folder, file = CheckpointFolder(tmp_path), tmp_path / "manifest.json"
+    folder.save(Manifest().with_query(QUERY))
+    document = json.loads(file.read_text(encoding="utf-8"))
+    *above, name = member.split(".")
+    (document["queries"][0] if above else document)[name] = value
+    file.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(EngineError, match=r"manifest\.json is damaged: "):
+        folder.load()
+
+
 def test_a_second_process_does_not_get_the_lock(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from kestrel_sql.kafka.run.manifest import CheckpointFolder; from kestrel_sql.errors"

@@ -49,7 +49,7 @@ class GroupColumns(Mapping[bytes, Group]):
     @classmethod
     def of(cls, groups: Mapping[bytes, Group], fresh: Group, columns: Sequence[pa.DataType]) -> GroupColumns:
         """Take groups with non-aggregate columns of these types; `fresh` is a group without rows."""
-        shape = [len(state) if isinstance(state, list) else 1 for state in fresh[STATES]]
+        shape = shape_of(fresh)
         kinds = [*_KEY, pa.int64(), *columns, *[pa.null()] * sum(shape)]
         made = cls(_batch([pa.array([], kind) for kind in kinds]), shape, groups)
         made._close()
@@ -102,6 +102,21 @@ class GroupColumns(Mapping[bytes, Group]):
         # A column in which all states were NULL had no type so far, and one of integers that of the largest.
         schema = pa.unify_schemas([self._rows.schema, new.schema], promote_options="permissive")
         self._hold(pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source)))
+
+    def flaw(self, shape: Sequence[int], columns: Sequence[pa.DataType]) -> str | None:
+        """Say how the groups differ from those with this shape and non-aggregate columns of these types."""
+        kinds = self._rows.schema.types[_TIME:]
+        wanted = [pa.int64(), *columns]
+        fits = (
+            [*self._shape] == [*shape]
+            and len(kinds) == len(wanted) + sum(shape)
+            and all(map(_is_like, kinds, wanted))
+            and all(map(_is_number, kinds[len(wanted) :]))
+            and all(_has_shape(group, len(columns), shape) for group in self._opened.values())
+        )
+        if fits:
+            return None
+        return f"its groups have aggregates of {[*self._shape]} columns of {', '.join(map(str, kinds))}"
 
     def encoded(self) -> list[Any]:
         """The groups as values that msgpack writes, with integers in columns of as few bits as they need."""
@@ -212,6 +227,29 @@ class FoundGroups:
         """Store groups with these timestamps (ms), non-aggregate columns and states instead."""
         numbers = [_array(column) for call in states for column in call]
         self.home.replace(self, _batch([self.keys, pa.array(self.hashes), _array(times), *columns, *numbers]))
+
+
+def shape_of(group: Group) -> list[int]:
+    """Return how many columns each aggregate of a group has."""
+    return [len(state) if isinstance(state, list) else 1 for state in group[STATES]]
+
+
+def _is_like(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column holds values of a type; those of integers have as few bits as they need."""
+    return bool(kind == wanted or pa.types.is_null(kind) or (pa.types.is_integer(kind) and pa.types.is_integer(wanted)))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _has_shape(group: Any, columns: int, shape: Sequence[int]) -> bool:
+    if not isinstance(group, list) or len(group) != len((TIMESTAMP, COLUMNS, STATES)):
+        return False
+    _, copied, states = group
+    return (
+        isinstance(copied, list) and isinstance(states, list) and len(copied) == columns and shape_of(group) == [*shape]
+    )
 
 
 def _batch(columns: Sequence[pa.Array]) -> pa.RecordBatch:

@@ -171,7 +171,12 @@ class CheckpointFolder:
             ) from error
         if not isinstance(document, dict) or document.get("format") not in (_FORMAT, _WITH_RESCALED, _WITH_SHARED):
             raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
-        return _read(document)
+        try:
+            return _read(document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise EngineError(
+                f"{path} is damaged: {error}", hint="restore it, or start with a new checkpoint"
+            ) from error
 
     def save(self, manifest: Manifest) -> None:
         """Write the manifest atomically."""
@@ -291,16 +296,47 @@ def _written(query: StoredQuery) -> dict[str, Any]:
     }
 
 
+def _of_types(members: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    """Check the types of members.
+
+    Raises:
+        TypeError: one has another; names it.
+    """
+    for name, kind in types.items():
+        if name in members and type(members[name]) is not kind:
+            raise TypeError(f"{name} is {str(members[name])[:_SHOWN]!r}")
+
+
+_SHOWN = 100
+_RUN = {"application": str, "runs": int, "queries": list, "done": list, "adopting": list}
+_QUERY = {
+    **dict.fromkeys(("name", "id", "statement", "reading", "shared"), str),
+    **dict.fromkeys(("pages", "rescaled"), int),
+    **dict.fromkeys(("plan", "settings"), dict),
+    "has_homes": bool,
+}
+_TOPIC = {"name": str, "id": str, "partitions": int}
+
+
 def _read(document: Mapping[str, Any]) -> Manifest:
+    _of_types(document, _RUN)
+    for text in document["done"]:
+        _of_types({"done": text}, {"done": str})
     queries = {}
     for stored in document["queries"]:
+        _of_types(stored, _QUERY)
+        _of_types(stored["settings"], dict.fromkeys(stored["settings"], str))
+        for topic in stored["sources"]:
+            _of_types(topic, _TOPIC)
+        for offsets in stored["start"].values():
+            _of_types(offsets, dict.fromkeys(offsets, int))
         members = {name: value for name, value in stored.items() if name != "has_homes"}
         members["sources"] = {topic["name"]: Topic(**topic) for topic in stored["sources"]}
         members["start"] = from_members(stored["start"])
         queries[stored["name"]] = StoredQuery(**members, has_task_pages=stored.get("has_homes", False))
     return Manifest(
         application=document["application"],
-        runs=int(document["runs"]),
+        runs=document["runs"],
         queries=queries,
         done=tuple(document["done"]),
         adopting=tuple(document.get("adopting", ())),

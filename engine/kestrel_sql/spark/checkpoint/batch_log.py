@@ -20,6 +20,9 @@ _CHECKSUM_HEADER = b"crc\x00"
 _AT_ONCE = 16
 """How many files of a store are read at once."""
 
+_UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TIMES = ("batchWatermarkMs", "batchTimestampMs", "nextBatchWatermarkMs")
+
 _NOTHING = "-"
 """What stands for a source that has given nothing."""
 
@@ -105,22 +108,33 @@ def _fits_checksum(file: CheckpointPath, data: bytes) -> bool:
 
 def _metadata_flaw(text: str) -> str | None:
     found = _object(text)
-    return None if found is not None and isinstance(found.get("id"), str) else "names no query"
+    return None if found is not None and _UUID.fullmatch(str(found.get("id"))) else "names no query"
 
 
 def _offsets_flaw(text: str) -> str | None:
     version, _, rest = text.partition("\n")
     lines = rest.split("\n")
-    if version != _V1 or _object(lines[0]) is None or len(lines) < 2:
+    about = _object(lines[0])
+    if version != _V1 or about is None or not _has_types(about) or len(lines) < 2:
         return "is no list of offsets"
-    return None if all(line == _NOTHING or _is_json(line) for line in lines[1:]) else "is no list of offsets"
+    return None if all(line == _NOTHING or _is_offset(line) for line in lines[1:]) else "is no list of offsets"
 
 
 def _commit_flaw(text: str) -> str | None:
     version, _, rest = text.partition("\n")
     found = _object(rest)
-    fits = found is not None and (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1)
-    return None if fits else "is no record of a batch"
+    if found is None or not _has_types(found):
+        return "is no record of a batch"
+    return None if (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1) else "is no record of a batch"
+
+
+def _has_types(found: dict[str, Any]) -> bool:
+    """Whether times are whole numbers and settings texts, as Spark reads them."""
+    times = (found[name] for name in _TIMES if name in found)
+    settings = found.get("conf", {})
+    return all(type(each) is int for each in times) and (
+        isinstance(settings, dict) and all(isinstance(value, str) for value in settings.values())
+    )
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -131,9 +145,13 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_json(text: str) -> bool:
+def _is_offset(text: str) -> bool:
+    """Whether it is the offset of a source: a number, or one for each partition of each topic."""
     try:
-        json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return True
+    if not isinstance(found, dict):
+        return type(found) is int
+    places = [place for each in found.values() for place in (each.items() if isinstance(each, dict) else [("", None)])]
+    return all(partition.isdecimal() and type(offset) is int for partition, offset in places)

@@ -100,7 +100,11 @@ def _state_flaws(
 ) -> Iterator[str]:
     """What is wrong with the state of a level: the first flaw found in its pages."""
     check = page_check(
-        list(own.operators[number - 1]), tasks=max(own.tasks), pages=own.pages, has_task_pages=own.has_task_pages
+        list(own.operators[number - 1]),
+        tasks=max(own.tasks),
+        pages=own.pages,
+        has_task_pages=own.has_task_pages,
+        groups=pipeline.level(number).groups(),
     )
     try:
         stored = stored_pages(spark, folder, levels=pipeline.depth - 1, level=number)

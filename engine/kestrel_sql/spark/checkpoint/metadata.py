@@ -6,7 +6,7 @@ silently find no state or the wrong one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,7 +34,27 @@ _NAMES = {"has_task_pages": "has_homes"}
 _FIELDS = {name: field for field, name in _NAMES.items()}
 """Names in the file that differ from those of the fields."""
 
+
+def _is_list(found: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(found, list) and all(map(fits, found))
+
+
+def _is_count(found: Any) -> bool:
+    return type(found) is int and found > 0
+
+
+_TYPES: Mapping[str, Callable[[Any], bool]] = {
+    "release": lambda found: isinstance(found, str),
+    "plans": lambda found: _is_list(found, lambda plan: isinstance(plan, dict)),
+    "operators": lambda found: _is_list(found, lambda level: _is_list(level, lambda each: isinstance(each, str))),
+    "pages": _is_count,
+    "tasks": lambda found: _is_list(found, _is_count),
+    "has_homes": lambda found: isinstance(found, bool),
+}
+"""What the members of the file are."""
+
 _SHOWN = 3
+_SHOWN_CHARACTERS = 100
 _ANEW = "or start with a new checkpoint"
 
 
@@ -94,6 +114,12 @@ def read_metadata(folder: CheckpointPath) -> CheckpointMetadata | None:
             f"the checkpoint {folder} has layout {layout}, written by Kestrel {release or 'of an unknown release'}; "
             f"Kestrel {engine_version()} reads layouts {' and '.join(map(str, _READ))}",
             hint=f"use the release that wrote it, {_ANEW}",
+        )
+    wrong = next((name for name, fits in _TYPES.items() if name in document and not fits(document[name])), None)
+    if wrong is not None:
+        raise CheckpointError(
+            f"{path} is damaged: {wrong} is {str(document[wrong])[:_SHOWN_CHARACTERS]!r}",
+            hint=f"restore the file, {_ANEW}",
         )
     try:
         return CheckpointMetadata(**{_FIELDS.get(name, name): document[name] for name in document if name != "layout"})

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kestrel_sql.errors import QueryError
+from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
+from kestrel_sql.operators.group_columns import shape_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.operators.tables.queryable import TableStore
@@ -16,7 +19,7 @@ from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.widening import widenings
-from kestrel_sql.spark.types import arrow_struct
+from kestrel_sql.spark.types import arrow_struct, to_arrow
 
 PLAN = "plan"
 """The member of a page's blob with the fingerprint of the level that wrote it.
@@ -54,6 +57,17 @@ class Level:
             read = ", ".join(handle.struct_type(wanted) for handle in stateful.inputs)
             found.append(f"{stateful.output.relation} {type(stateful.operator).__name__}({read})")
         return found
+
+    def groups(self) -> dict[int, tuple[list[int], list[pa.DataType]]]:
+        """The shape of groups in columns, and the types of their non-aggregate columns, for each aggregate."""
+        return {
+            stateful.output.relation: (
+                shape_of(new_group(stateful.operator.columns, stateful.operator.calls, None)),
+                [to_arrow(each.type) for each in stateful.output.schema.value[: len(stateful.operator.columns)]],
+            )
+            for stateful in self.operators
+            if isinstance(stateful.operator, StreamAggregate | TableAggregate)
+        }
 
     def read(self) -> pa.Schema:
         """The schema of the rows that the level reads, without log entries."""

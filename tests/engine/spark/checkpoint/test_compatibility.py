@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_sql.errors import CheckpointError
+from kestrel_sql.operators.group_columns import GroupColumns
+from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start, folder_of
-from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.pipeline import pipeline as pipelines
@@ -23,6 +26,7 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeli
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.page_check import page_check
 from kestrel_sql.topics.records import Record
 
 pytestmark = pytest.mark.spark
@@ -168,6 +172,29 @@ def test_the_metadata_of_another_release_is_refused(
     assert re.search(said, refusal(runner, checkpoint, SUM))
 
 
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("release", 5),
+        ("plans", {}),
+        ("plans", ["x"]),
+        ("operators", ["x"]),
+        ("operators", [[5]]),
+        ("pages", "1"),
+        ("pages", True),
+        ("tasks", 1),
+        ("tasks", ["1"]),
+        ("has_homes", "no"),
+    ],
+)
+@pytest.mark.rules("E12.10")
+def test_metadata_with_a_wrong_type_is_refused_by_name(original: Path, tmp_path: Path, member: str, value: Any) -> None:
+    document = json.loads((original / "kestrel.json").read_text())
+    (tmp_path / "kestrel.json").write_text(json.dumps({**document, member: value}))
+    with pytest.raises(CheckpointError, match=rf"kestrel\.json is damaged: {member} is "):
+        read_metadata(tmp_path)
+
+
 def test_a_plan_of_a_newer_release_is_refused(runner: ResumableRunner, checkpoint: Path) -> None:
     file = checkpoint / "kestrel.json"
     file.write_text(file.read_text().replace("streamSourceV1", "streamSourceV9"))
@@ -223,6 +250,31 @@ def test_a_page_that_does_not_decode_is_refused(
     message = refusal(runner, checkpoint, SUM)
     assert "page 0 of task 0 of level 1: the stored state of an operator" in message
     assert said in message
+
+
+@pytest.mark.rules("E12.10")
+def test_groups_in_columns_that_do_not_fit_are_refused() -> None:
+    level = pipeline(SUM).level(1)
+    ((relation, (shape, copied)),) = level.groups().items()
+    check = page_check(level.fingerprint(), tasks=1, pages=1, has_task_pages=False, groups=level.groups())
+
+    def flaws(shape: Sequence[int], copied: Sequence[pa.DataType]) -> list[str]:
+        fresh = [None, [None] * len(copied), [[0] * each if each > 1 else 0 for each in shape]]
+        groups = {"groups": GroupColumns.of({}, fresh, copied)}
+        blob = dump_state({"plan": level.fingerprint(), str(relation): groups})
+        (found,) = check(iter([pa.RecordBatch.from_pydict({"task": [0], "page": [0], "blob": [blob]})]))
+        return [flaw for flaw in found.column("flaw").to_pylist() if flaw is not None]
+
+    assert flaws(shape, copied) == []
+    for wrong in (
+        ([2], copied),
+        ([*shape, 1], copied),
+        (shape, [*copied, pa.string()]),
+        (shape, copied[1:]),
+        (shape, [pa.float64(), *copied[1:]]),
+    ):
+        (flaw,) = flaws(*wrong)
+        assert "does not fit the query: its groups have aggregates of" in flaw
 
 
 def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blob: bytes) -> Path:
