@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.applications import Applications
-from tests.kafka.helpers import await_rows, create, produce
+from tests.kafka.helpers import create, produce
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +24,7 @@ BEGIN_MS, STEP_MS, RECORDS = 1_690_000_000_000, 6_000, 2_000
 
 
 @pytest.mark.rules("O8.2", "E12.2.1")
-@pytest.mark.parametrize("ways", ["live", "caught up"])
+@pytest.mark.parametrize("ways", [pytest.param("live", marks=pytest.mark.nightly), "caught up"])
 def test_a_windowed_count_of_a_stream_of_our_own_loses_nothing(
     applications: Applications, tmp_path: Path, ways: str
 ) -> None:
@@ -41,4 +41,5 @@ def test_a_windowed_count_of_a_stream_of_our_own_loses_nothing(
         with applications.running(text, checkpoint, properties=properties, batch_records=600) as done:
             done.await_(lambda: "CTAS_N_1" in done.states and done.states["CTAS_N_1"].rows_in >= RECORDS, 300)
     assert done.states["CTAS_N_1"].late_records == 0, done.states["CTAS_N_1"].first_late
-    assert await_rows(servers, [f"{name}_n"], 2, RECORDS - 1) == RECORDS, done.said
+    # The broker may delete what it holds of 2023 before it is read.
+    assert f"CTAS_N_1: {RECORDS} records read, {RECORDS} written, 0 bad" in done.said

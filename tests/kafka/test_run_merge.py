@@ -6,17 +6,18 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.offsets import from_members, to_members
+from kestrel_sql.kafka.client.consume import read_topics
+from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
 from kestrel_sql.kafka.client.positions import Offsets, Position
 from kestrel_sql.kafka.source import look_ahead, merged_source
 from kestrel_sql.kafka.source.merge import FeedOrder, TimeMerge
@@ -208,7 +209,7 @@ def logs_of(random_: random.Random, kinds: Sequence[str]) -> Log:
     return {
         (f"{number}", partition): [
             entry
-            for at in range(random_.randint(0, 60))
+            for at in range(random_.randint(0, 40))
             for entry in KINDS[kind](random_, at * random_.choice([1, 1, 1, 3]))
         ]
         for number, kind in enumerate(kinds)
@@ -240,6 +241,62 @@ def _by_task(records: Sequence[tuple[Position, int]]) -> list[list[tuple[Positio
     """The records of each partition number in their order."""
     numbers = sorted({partition for (_, partition), _ in records})
     return [[each for each in records if each[0][1] == number] for number in numbers]
+
+
+def _written(config: KafkaConfig, topic: Callable[..., str]) -> list[str]:
+    """Topics of two partitions with times of 2023, except one with the time of the log."""
+    names = [topic(2), topic(2), topic(2, message_timestamp_type="LogAppendTime"), topic(2), topic(2)]
+    transactions, aborted, _, late, _ = names
+    for partition in range(2):
+        for name, ends in ((transactions, [1, 60]), (aborted, [1, 30, 60])):
+            producer = Producer({**config.client(), "transactional.id": f"{name}-{partition}"})
+            producer.init_transactions(30)
+            for number, (start, end) in enumerate(pairwise([0, *ends])):
+                producer.begin_transaction()
+                for at in range(start, end):
+                    producer.produce(name, b"v", partition=partition, timestamp=BEGIN_MS + 1_000 * at)
+                if len(ends) > 2 and number == 1:
+                    producer.abort_transaction(30)
+                else:
+                    producer.commit_transaction(30)
+    producer = Producer(config.client(linger_ms=5))
+    for at in range(60):
+        for partition, name in enumerate(names[2:4]):
+            behind = 40_000 if name == late and at % 7 == 3 else 0
+            producer.produce(name, b"v", partition=partition, timestamp=BEGIN_MS + 1_000 * at - behind)
+    assert producer.flush(30) == 0
+    return names
+
+
+BEGIN_MS = 1_690_000_000_000
+
+
+def test_the_cut_cannot_be_seen_on_a_broker_either(kafka: KafkaConfig, topic: Callable[..., str]) -> None:
+    names = _written(kafka, topic)
+    offsets = BrokerOffsets(kafka)
+    assert offsets.settle(names)
+    spec = SourceSpec(config=kafka, partitions=dict.fromkeys(names, 2), start={}, limit=1)
+    start, ends = dict.fromkeys(spec.positions, 0), offsets.ends(spec.positions)
+    logs: dict[Position, list[int | None]] = {position: [None] * ends[position] for position in spec.positions}
+    for name, records in read_topics(kafka, names).items():
+        for record in records:
+            logs[name, record.partition][record.offset] = record.timestamp
+    whole = merged(logs, start, ends)
+    assert len(whole) == 2 * (60 + 31 + 0) + 2 * 60
+    for limit in (20, 50, 100, 200, 1_000):
+        reader, begin, found = MergedReader(spec, lambda batches: batches, SCHEMA), to_members(start), []
+        while begin != to_members(ends):
+            end = reader.latestOffset(begin, ReadMaxRows(limit))
+            expected = merged(logs, from_members(begin), from_members(end))
+            # The broker gives one time to all records that come at once.
+            assert len(expected) <= max(limit, 60)
+            found += expected
+            for task in reader.partitions(begin, end):
+                rows = [row for batch in reader.read(task) for row in batch.to_pylist() if row[RECORDS] is None]
+                own = [((row["topic"], row["part"]), row["off"]) for row in rows]
+                assert own == [each for each in expected if each[0][1] == task.number]  # type: ignore[attr-defined]
+            begin = end
+        assert found == whole
 
 
 def test_batches_are_of_the_size_of_their_limit(source: Callable[[Log, random.Random], Source]) -> None:

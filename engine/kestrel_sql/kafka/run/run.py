@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQue
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
-from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
 from kestrel_sql.kafka.sink.sink import Delivery
@@ -106,6 +107,7 @@ class ProductionRun:
     _missed: str = ""
     _stop_since: float | None = None
     _cut: set[str] = field(default_factory=set)
+    _batches: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="kestrel-batches-"))
 
     def run(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> bool:
         """Run all queries from the checkpoint, whose lock is held, and return whether all ended without an error.
@@ -139,6 +141,12 @@ class ProductionRun:
                 around=around,
                 checkpoint=folder.path_of(unit.stored),
                 progress=QueryProgress(unit.stored.id, unit.stored.start),
+                batches=batches_of(
+                    unit.stored,
+                    (sink.topic for sink in unit.pipeline.sinks),
+                    around,
+                    folder.folder_of(unit.stored),
+                ),
             )
             for unit in started
         ]
@@ -214,6 +222,7 @@ class ProductionRun:
             run=manifest.runs,
             delivery=self.settings.delivery,
             batch_records=self.settings.batch_records,
+            batches=Path(self._batches.name),
             log=self.log,
             bad=self.bad,
             stop=self.stop,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, RegistryUnavailableError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.shared_source import SharedPipeline
@@ -24,10 +26,13 @@ from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
+from kestrel_sql.kafka.source.whole_batches import WrittenBatches, watch
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
+from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.stages.log_entries import FATAL
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
@@ -46,6 +51,8 @@ class Surroundings:
     run: int
     delivery: Delivery
     batch_records: int
+    batches: Path
+    """The folder where queries tell of their batches."""
     log: Callable[[Sequence[LogEntry]], None]
     bad: BadRecords
     stop: Event
@@ -69,6 +76,7 @@ class RunningQuery:
     attempts: int = 0
     is_error_of_user: bool = False
     """Whether it failed for a record that its statement cannot process."""
+    batches: WrittenBatches | None = None
     _final: EngineError | None = None
     _sink: EngineError | None = None
     _before: str = ""
@@ -83,6 +91,8 @@ class RunningQuery:
 
     def start(self, *, until_caught_up: bool) -> None:
         """Start the query, or restart it from its checkpoint; where Spark cannot, `failure` says why."""
+        if self.batches is not None:
+            self.batches.start()
         self._before = self.failure.message if self.failure else ""
         self.failure = self._sink = self._final = None
         self.is_error_of_user = False
@@ -99,7 +109,9 @@ class RunningQuery:
         partitions = stored.partitions
         # Each query writes an output for each record that it reads, and a batch is to have no more for many queries.
         limit = max(1, around.batch_records // len(self.pipeline.query_ids))
-        spec = SourceSpec(config=around.config, partitions=partitions, start=stored.start, limit=limit)
+        spec = SourceSpec(
+            config=around.config, partitions=partitions, start=stored.start, limit=limit, batches=around.batches
+        )
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
@@ -133,6 +145,8 @@ class RunningQuery:
         self.progress.error = self.failure.message if self.failure else ""
         if fresh:
             self.judge()
+        if self.failure is not None and not self.may_be_retried:
+            self._leave()
         return fresh
 
     def judge(self, *, is_last: bool = False) -> None:
@@ -172,6 +186,8 @@ class RunningQuery:
         """Stop the query unless it is in a batch, or `at_once`; return whether it has ended."""
         if self.is_active and (at_once or not self.execution.status["isTriggerActive"]):
             self.execution.stop()
+        if not self.is_active:
+            self._leave()
         return not self.is_active
 
     def _write(self, batch: DataFrame, number: int) -> None:
@@ -181,7 +197,7 @@ class RunningQuery:
             flaw = self.around.flaw(self.stored)
             if flaw is not None:
                 raise flaw
-            written = self._written(batch, number)
+            written = self._whole(batch, number)
         except QueryError as error:
             self._sink = error
             raise
@@ -208,6 +224,19 @@ class RunningQuery:
         progress.bad_records = sum(bad.counts[query] for query in ids)
         progress.late_records = sum(bad.late[query] for query in ids)
         progress.first_late = next((bad.first_late[query] for query in ids if query in bad.first_late), "")
+
+    def _whole(self, batch: DataFrame, number: int) -> Written:
+        """Write a batch, and tell the queries that read its topics when they may take it."""
+        if self.batches is None:
+            return self._written(batch, number)
+        self.batches.begin()
+        written = self._written(batch, number)
+        self.batches.end()
+        return written
+
+    def _leave(self) -> None:
+        if self.batches is not None:
+            self.batches.leave()
 
     def _written(self, batch: DataFrame, number: int) -> Written:
         around = self.around
@@ -268,6 +297,24 @@ class RunningQuery:
         if refused:
             return KafkaConfigError(refused[-1])
         return error_of_text(self.checkpoint, text) or QueryError(f"{self.id}: {reason_of(text)}")
+
+
+def batches_of(
+    stored: StoredQuery, sinks: Iterable[str], around: Surroundings, folder: CheckpointPath
+) -> WrittenBatches:
+    """Return what tells of the batches of a query; `folder` is its checkpoint.
+
+    It also lets others tell of theirs, if the query reads by time.
+    """
+    if stored.reading == Reading.MERGED:
+        watch(around.batches, stored.sources)
+    return WrittenBatches(
+        folder=around.batches,
+        query=stored.id,
+        topics=frozenset(sinks),
+        offsets=BrokerOffsets(around.config),
+        is_interrupted=unfinished_batch(folder) is not None,
+    )
 
 
 def _slots(spark: SparkSession) -> int:

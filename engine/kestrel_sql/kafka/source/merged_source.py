@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ from kestrel_sql.kafka.source.ranges import (
     silence,
     times_of,
 )
+from kestrel_sql.kafka.source.whole_batches import whole_ends
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.columns import widened
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, empty_lists, wire_input
@@ -64,12 +66,14 @@ class SourceSpec:
             timestamps.
         start: the first offset of each partition.
         limit: the approximate number of records of a batch.
+        batches: the folder where queries of this run tell of their batches; None without such.
     """
 
     config: KafkaConfig
     partitions: Mapping[str, int]
     start: Mapping[Position, int]
     limit: int
+    batches: Path | None = None
 
     @property
     def positions(self) -> tuple[Position, ...]:
@@ -155,7 +159,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets at which the next batch ends."""
         begin = from_members(start)
-        ends = self._target or self._broker().ends(self._topics.positions)
+        ends = self._target or self._ends()
         ends = {position: max(end, begin[position]) for position, end in ends.items()}
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(ends.values()) + 1
         return to_members(self._cutter.cut(begin, ends, rows))
@@ -189,6 +193,14 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for made in self._function(counted()):
             yield widened(made, self._schema)
         yield widened(pa.RecordBatch.from_pydict({RECORDS: pa.array([read])}), self._schema)
+
+    def _ends(self) -> Mapping[Position, int]:
+        topics = self._topics
+
+        def ask() -> Mapping[Position, int]:
+            return self._broker().ends(topics.positions)
+
+        return ask() if topics.batches is None else whole_ends(topics.batches, topics.partitions, ask)
 
     def _broker(self) -> BrokerOffsets:
         if self._offsets is None:

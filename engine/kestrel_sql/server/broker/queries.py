@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
 from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
-from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.topic_changes import changed, damaged
 from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
@@ -105,6 +107,7 @@ class BrokerQueries:
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _measured: float = 0.0
     _looked: float = 0.0
+    _batches: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="kestrel-batches-"))
 
     def __post_init__(self) -> None:
         """Begin without entries in the processing log."""
@@ -355,6 +358,7 @@ class BrokerQueries:
             run=self.manifest.runs,
             delivery=self.settings.delivery,
             batch_records=self.settings.batch_records,
+            batches=Path(self._batches.name),
             log=lambda entries: self._batch_is_done(known, entries),
             bad=self.errors.bad,
             stop=known.stop,
@@ -366,6 +370,12 @@ class BrokerQueries:
             around=around,
             checkpoint=self.folder.path_of(prepared.stored),
             progress=known.progress,
+            batches=batches_of(
+                prepared.stored,
+                (sink.topic for sink in prepared.pipeline.sinks),
+                around,
+                self.folder.folder_of(prepared.stored),
+            ),
         )
         known.progress.offsets.update(self.folder.next_offsets(prepared.stored) or prepared.stored.start)
         self._measure([known])
