@@ -36,7 +36,7 @@ _LAST_DIGITS = Decimal("1e-13")
 """Sines and powers of the JVM that runs ksqlDB's engine are intrinsics, which may differ in the last digit."""
 
 _DOUBLE_DIGITS = 17
-_WITH_SCALE = ("JSON", "JSON_SR", "DELIMITED", "KAFKA")
+_WITH_SCALE = ("JSON", "DELIMITED", "KAFKA")
 
 
 @dataclass(frozen=True, slots=True)

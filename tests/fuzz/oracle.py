@@ -32,7 +32,7 @@ ABSENT = f"{COMMAND.parent} is absent: ksqlDB's engine was not asked"
 MOST_JOBS = 3_000
 """After so many jobs a new process is started: the state of each stays in its memory."""
 
-_BOUND_BYTES, _SCHEMA_ID_BYTES = 8, 5
+_BOUND_BYTES = 8
 
 ANSWER_WITHIN_S = 300.0
 _CAUSE = re.compile(r"^\w+(?:Exception|Error|Throwable): (.*)")
@@ -157,11 +157,11 @@ def _written(name: str, format: str, record: Mapping[str, Any], suffix: int = 0)
     A windowed key ends with `suffix` bytes of bounds.
     """
     encoded = record.get(f"raw_{name}_base64")
-    if format not in ("JSON", "JSON_SR", "DELIMITED") or (encoded is None and f"raw_{name}" not in record):
+    # In JSON_SR a map is a list of its entries, which only a reader with the schema tells.
+    if format not in ("JSON", "DELIMITED") or (encoded is None and f"raw_{name}" not in record):
         return record[name]
     data = record[f"raw_{name}"].encode("utf-8", "surrogatepass") if encoded is None else base64.b64decode(encoded)
-    # The magic byte and the id of a schema have no text of their own.
-    text = data[_SCHEMA_ID_BYTES if format == "JSON_SR" else 0 : len(data) - suffix].decode("utf-8", "surrogatepass")
+    text = data[: len(data) - suffix].decode("utf-8", "surrogatepass")
     try:
         return text if format == "DELIMITED" else parse_json(text)
     except TextError:
