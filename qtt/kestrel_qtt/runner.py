@@ -13,7 +13,7 @@ from kestrel_qtt.cases.model import Case, CaseFileError, Crashed, Outcome, Resul
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.judge.judge import judge
 
-_WORTH_A_JOB = 60
+WORTH_A_JOB = 60
 """Fewer cases are done sooner in one group than in two groups side by side."""
 
 
@@ -39,7 +39,7 @@ def run_cases(
 
 def _size(cases: int, options: RunOptions) -> int:
     """How many cases a group has: so few that all jobs have one, unless that makes groups which are not worth it."""
-    return min(options.group_size, max(_WORTH_A_JOB, -(-cases // options.jobs)))
+    return min(options.group_size, max(WORTH_A_JOB, -(-cases // options.jobs)))
 
 
 def _in_turn(

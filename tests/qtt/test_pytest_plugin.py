@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,34 @@ def test_a_stored_plan_is_in_the_chunk_of_its_case() -> None:
     plans = [f"historic-plans/a/b/{name}/1.0/spec.json::x" for name in ("one", "two-json")]
     named = chunk_names([*cases, *plans, "tests/test_x.py::x"], lambda nodeid: not nodeid.startswith("tests/"), 2)
     assert named == {cases[0]: "cases 0", plans[0]: "cases 0", cases[1]: "cases 1", plans[1]: "cases 1"}
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(4, [4]), (60, [60]), (100, [60, 40]), (200, [100, 100])])
+def test_few_cases_stay_in_one_worker(count: int, sizes: list[int]) -> None:
+    names = chunk_names([f"test-cases/a.yaml::{number:03}" for number in range(count)], lambda _: True, 300, 2)
+    assert sorted(Counter(names.values()).values(), reverse=True) == sizes
+
+
+OTHER_TOOL = """
+import pytest
+
+class Call(pytest.Item):
+    def runtest(self): pass
+
+class Calls(pytest.File):
+    def collect(self):
+        yield Call.from_parent(self, name="call")
+
+def pytest_collect_file(file_path, parent):
+    return Calls.from_parent(parent, path=file_path) if file_path.name.endswith(".tavern.yaml") else None
+"""
+
+
+def test_named_files_of_other_tools_are_left_alone(bare: pytest.Pytester) -> None:
+    bare.makeconftest(CONFTEST + OTHER_TOOL)
+    (bare.path / "test_api.tavern.yaml").write_text("test_name: api\nstages: []\n")
+    write(bare, "one.json", case("a"))
+    bare.runpytest("test_api.tavern.yaml", "test-cases/one.json").assert_outcomes(passed=2)
 
 
 def test_stored_plans_run_with_the_cases(project: pytest.Pytester) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from kestrel_qtt.cases.model import ActualRecord
 from kestrel_qtt.cli.main import ExitCode, main
+from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.kafka.mask import Mask
-from kestrel_qtt.drivers.kafka.sample import in_order
+from kestrel_qtt.drivers.kafka.sample import Sampler, Wishes, in_order
+from kestrel_sql.session.session import Session
 
 APP = "CREATE STREAM S (ID INT KEY, EMAIL STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);\n"
 
@@ -39,6 +41,35 @@ def test_fields_keys_and_values_that_are_one_text() -> None:
     assert Mask.of("key.OTHER").applied(12, ["ID"]) == 12
     with pytest.raises(ValueError, match=r"value\.EMAIL cannot be masked, because the columns are parts of one text"):
         Mask.of("value.EMAIL").applied("1,a@b.c", ["N", "EMAIL"])
+
+
+def sample_of(*masks: str) -> Sampler:
+    statements = (
+        "CREATE STREAM S (ID STRING KEY, DRIVER_ID STRING, N INT, NOTES ARRAY<STRING>)"
+        " WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM T (ID STRING KEY, A STRING, B STRING)"
+        " WITH (kafka_topic='t', value_format='DELIMITED');"
+    )
+    session = Session()
+    for parsed in session.parse(statements):
+        session.execute(parsed)
+    sample = Sampler.__new__(Sampler)
+    sample.session, sample.tell = session, print
+    sample.wishes = Wishes(servers="b:1", last={}, masks=[Mask.of(mask) for mask in masks])
+    return sample
+
+
+def test_a_value_that_is_masked_is_masked_wherever_it_stands() -> None:
+    value = {"DRIVER_ID": "d-17", "N": 4711, "NOTES": ["d-17", "other"]}
+    headers = (("driver", b"d-17"), ("n", b"4711"), ("x", None))
+    first = "s", ActualRecord(key="d-17", value=value, headers=headers)
+    second = "t", ActualRecord(key="d-17", value="x,y")
+    hidden = Mask.of("key").hidden("d-17")
+    (_, one), (_, other) = sample_of("value.DRIVER_ID")._masked([first, second])
+    assert (one.key, other.key) == (hidden, hidden)
+    assert one.value == {"DRIVER_ID": hidden, "N": 4711, "NOTES": [hidden, "other"]}
+    assert one.headers == (("driver", str(hidden).encode()), ("n", b"4711"), ("x", None))
+    with pytest.raises(DriverError, match="topic t, partition 0, offset 0: a text has a masked value as a part"):
+        list(sample_of("value.DRIVER_ID")._masked([first, ("t", ActualRecord(value="x,d-17"))]))
 
 
 def test_a_late_record_stays_behind_the_one_before_it() -> None:

@@ -79,14 +79,15 @@ class CaseFile:
 class Finder:
     """Finds the case files of `given` files and folders, and of the folders that a project has `named`.
 
-    A given file and every file of a named folder must hold cases. In a given folder, only files
-    that look like case files count. With `ksqldb` all files keep ksqlDB's rules, else only those in folders with the
-    names of ksqlDB's own.
+    Every file of a named folder must hold cases, and so must a given file unless files of other tools may be `mixed`
+    in. In a given folder, only files that look like case files count. With `ksqldb` all files keep ksqlDB's rules, else
+    only those in folders with the names of ksqlDB's own.
     """
 
     given: tuple[Path, ...] = ()
     named: tuple[Path, ...] = ()
     ksqldb: bool = False
+    mixed: bool = False
     _given: frozenset[Path] = field(init=False, repr=False, compare=False)
     _named: frozenset[Path] = field(init=False, repr=False, compare=False)
 
@@ -105,7 +106,7 @@ class Finder:
         bases = [*asked, *([full.parent] if is_given else [])]
         if not bases:
             return None
-        kind = _kind(full, must_hold_cases=is_given or is_named)
+        kind = _kind(full, must_hold_cases=is_named or (is_given and not self.mixed))
         return None if kind is None else _case_file(path, kind, min(bases, key=_depth), ksqldb=self.ksqldb)
 
     def walk(self, paths: Iterable[Path]) -> Iterator[CaseFile]:

@@ -6,17 +6,18 @@ from collections.abc import Callable, Sequence
 
 from kestrel_qtt.cases.discovery import SPEC_FILE
 from kestrel_qtt.plans.store import case_folder
+from kestrel_qtt.runner import WORTH_A_JOB
 
 
 def chunk_names(nodeids: Sequence[str], is_case: Callable[[str], bool], size: int, workers: int = 1) -> dict[str, str]:
     """Name the chunk of every case among the tests `nodeids`.
 
-    Neighbours share a chunk of at most `size`, small enough that each of the workers gets one. The stored plans of a
-    case are its neighbours: their queries are mostly equal to those of the case. Scheduler and workers of pytest-xdist
-    come to the same chunks, as both know the same tests.
+    Neighbours share a chunk of at most `size`, small enough that each of the workers gets one if that is worth its
+    JVM. The stored plans of a case are its neighbours: their queries are mostly equal to those of the case. Scheduler
+    and workers of pytest-xdist come to the same chunks, as both know the same tests.
     """
     cases = sorted(filter(is_case, nodeids), key=_folder_of_plans)
-    chunk = max(1, min(size, -(-len(cases) // max(1, workers))))
+    chunk = max(1, min(size, max(WORTH_A_JOB, -(-len(cases) // max(1, workers)))))
     return {nodeid: f"cases {index // chunk}" for index, nodeid in enumerate(cases)}
 
 

@@ -119,7 +119,8 @@ def pytest_configure(config: pytest.Config) -> None:
     is_given = config.args_source is pytest.Config.ArgsSource.ARGS
     given = tuple(_paths(config)) if is_given else ()
     config.stash[_EQUAL] = 0
-    finder = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"))
+    # Without folders of cases, the YAML and JSON files of a command line may belong to other plugins.
+    finder = Finder(given, named, ksqldb=config.getoption("--qtt-ksqldb"), mixed=not named)
     config.stash[_FINDER] = finder
     file_at: Callable[[Path], CaseFile | None] = cache(finder.at)
     config.stash[_FILE_AT] = file_at

@@ -6,6 +6,7 @@ By sockets in a folder, which have no port (docs/adr/0021).
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from functools import cache
@@ -16,13 +17,14 @@ _ENABLED = "spark.python.unix.domain.socket.enabled"
 _FOLDER = "spark.python.unix.domain.socket.dir"
 
 _EVERYWHERE = "/tmp"
-"""Where executors on other machines have theirs.
+"""Where executors on other machines have theirs, and where a folder is short enough; YARN's are longer."""
 
-The path of a socket may have 104 bytes, and YARN's folders are longer.
-"""
+_PREFIX = "kestrel-"
+_LONGEST = 104
+"""How many bytes the path of a socket may have on every system; Spark refuses folders that leave less for a name."""
 
-_LONGEST = 50
-"""How long a path may be for a folder and the name of a socket below it."""
+_ADDED = len(f"/{_PREFIX}12345678") + len("/.01234567-89ab-cdef-0123-456789abcdef.sock")
+"""What the name of our folder and that of Spark's socket add to the folder for temporary files."""
 
 
 def socket_settings(master: str) -> dict[str, str]:
@@ -39,6 +41,7 @@ def socket_settings(master: str) -> dict[str, str]:
 def _own_folder() -> str:
     """A folder that nobody else may enter, and that is gone when this process has ended."""
     usual = tempfile.gettempdir()
-    found = tempfile.mkdtemp(prefix="kestrel-", dir=usual if len(usual) <= _LONGEST else _EVERYWHERE)
+    is_short = len(os.fsencode(usual)) + _ADDED <= _LONGEST
+    found = tempfile.mkdtemp(prefix=_PREFIX, dir=usual if is_short else _EVERYWHERE)
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     return found

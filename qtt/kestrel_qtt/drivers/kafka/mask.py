@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -49,7 +49,7 @@ class Mask:
 
     def _at(self, content: Actual, path: Sequence[str]) -> Actual:
         if not path:
-            return self._masked(content)
+            return self.hidden(content)
         if isinstance(content, Mapping):
             name, *rest = path
             return {each: self._at(value, rest) if each == name else value for each, value in content.items()}
@@ -57,7 +57,8 @@ class Mask:
             return [self._at(value, path) for value in content]
         return content
 
-    def _masked(self, content: Actual) -> Actual:
+    def hidden(self, content: Actual) -> Actual:
+        """Return what stands for a value; equal values have equal masks."""
         match content:
             case None | bool():
                 return content
@@ -72,9 +73,9 @@ class Mask:
                 # Twelve letters and digits are also valid base64, so a BYTES column can still be encoded.
                 return f"mask{self._hash(str(content))[:8]}"
             case Mapping():
-                return {name: self._masked(value) for name, value in content.items()}
+                return {name: self.hidden(value) for name, value in content.items()}
             case _:
-                return [self._masked(value) for value in content]
+                return [self.hidden(value) for value in content]
 
     def _number(self, number: int) -> int:
         """Return a number with fewer digits, so that it fits the type of the original."""
@@ -84,3 +85,33 @@ class Mask:
 
     def _hash(self, text: str) -> str:
         return blake2b(text.encode(), key=self.salt.encode()[:64], digest_size=16).hexdigest()
+
+
+def changed_values(before: Actual, after: Actual) -> Iterator[str]:
+    """Yield the values, as text, that a mask has replaced in a key or value."""
+    match before, after:
+        case Mapping(), Mapping():
+            for name, value in before.items():
+                yield from changed_values(value, after[name])
+        case (str() | bytes() | None, _) | (_, str() | bytes() | None):
+            if before != after and before is not None:
+                yield str(before)
+        case Sequence(), Sequence():
+            for old, new in zip(before, after, strict=True):
+                yield from changed_values(old, new)
+        case _:
+            if before != after:
+                yield str(before)
+
+
+def hidden_everywhere(content: Actual, values: Collection[str], mask: Mask) -> Actual:
+    """Return a key or value in which nothing equals one of `values`, whatever its type and place."""
+    match content:
+        case None | bool():
+            return content
+        case Mapping():
+            return {name: hidden_everywhere(value, values, mask) for name, value in content.items()}
+        case str() | bytes() | int() | float() | Decimal():
+            return mask.hidden(content) if str(content) in values else content
+        case _:
+            return [hidden_everywhere(value, values, mask) for value in content]

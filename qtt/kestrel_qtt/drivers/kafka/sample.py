@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.case_records import actual_records
 from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.kafka.mask import Mask
+from kestrel_qtt.drivers.kafka.mask import Mask, changed_values, hidden_everywhere
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.topics import schema_json
 from kestrel_qtt.judge.json_text import write_json
@@ -139,7 +140,10 @@ class Sampler:
                 self.tell(f"{topic}, {at}: left out, because it cannot be read: {error.message}")
 
     def _masked(self, found: Iterable[tuple[str, ActualRecord]]) -> Iterator[tuple[str, ActualRecord]]:
-        changed = dict.fromkeys(self.wishes.masks, False)
+        """Mask the columns that were asked for, and whatever equals one of their values in any record."""
+        used = dict.fromkeys(self.wishes.masks, False)
+        values: set[str] = set()
+        records = []
         for topic, given in found:
             record = given
             for mask in self.wishes.masks:
@@ -148,11 +152,32 @@ class Sampler:
                     after = mask.applied(before, self._columns(topic, is_key=mask.is_key))
                 except ValueError as error:
                     raise DriverError(f"topic {topic}: {error}") from error
-                changed[mask] |= after != before
+                used[mask] |= after != before
+                values.update(changed_values(before, after))
                 record = replace(record, key=after) if mask.is_key else replace(record, value=after)
-            yield topic, record
-        for mask in (mask for mask, is_used in changed.items() if not is_used):
+            records.append((topic, record))
+        yield from ((topic, self._hidden(topic, record, values)) for topic, record in records)
+        for mask in (mask for mask, is_used in used.items() if not is_used):
             self.tell(f"nothing was masked by {mask}: it is in no record")
+
+    def _hidden(self, topic: str, record: ActualRecord, values: set[str]) -> ActualRecord:
+        if not values:
+            return record
+        mask = self.wishes.masks[0]
+        for content in (record.key, record.value):
+            if isinstance(content, str) and content not in values and values & set(re.split(r"[^\w.@-]+", content)):
+                at = f"partition {record.partition}, offset {record.offset}"
+                raise DriverError(f"topic {topic}, {at}: a text has a masked value as a part: mask all of it, too")
+        texts = {value.encode() for value in values}
+        return replace(
+            record,
+            key=hidden_everywhere(record.key, values, mask),
+            value=hidden_everywhere(record.value, values, mask),
+            headers=tuple(
+                (name, str(mask.hidden(text.decode())).encode() if text in texts else text)
+                for name, text in record.headers
+            ),
+        )
 
 
 def in_order(records: Iterable[tuple[str, ActualRecord]]) -> list[tuple[str, ActualRecord]]:

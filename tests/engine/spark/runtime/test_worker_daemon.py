@@ -40,6 +40,28 @@ def test_what_else_goes_wrong_in_a_worker_is_told(monkeypatch: pytest.MonkeyPatc
         daemon.worker(sock, True)
 
 
+_COLLECTED = """
+import os, sys
+{hook}
+read, write = os.pipe()
+os.close(read)
+file = os.fdopen(write, "wb", 65536)
+file.write(b"rows")
+del file
+"""
+
+
+def test_a_writer_that_is_collected_after_its_reader_has_gone_leaves_no_trace() -> None:
+    # Development mode reports on every version of Python what 3.13 always does.
+    def said(hook: str) -> str:
+        words = [sys.executable, "-X", "dev", "-W", "ignore", "-c", _COLLECTED.format(hook=hook)]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stderr
+
+    assert "BrokenPipeError" in said("")
+    module = "kestrel_sql.spark.runtime.worker_daemon"
+    assert said(f"from {module} import drop_broken_pipes; sys.unraisablehook = drop_broken_pipes") == ""
+
+
 @pytest.mark.spark
 def test_workers_do_not_look_for_modules_in_spark_s_jars() -> None:
     paths = (
