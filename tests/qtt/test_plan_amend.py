@@ -60,7 +60,7 @@ def test_expected_records_are_replaced_where_the_engine_agrees(tmp_path: Path, f
     assert stored.plan_file.read_bytes() == plan
     job = json.loads((tmp_path / "jobs").read_text(encoding="utf-8"))
     assert (job["id"], job["statements"]) == (0, ["COPY 'a\nb';"])
-    assert job["properties"] == {"ksql.streams.cache.max.bytes.buffering": "10000000", "x": "y"}
+    assert job["properties"] == {"x": "y"}
     assert amended(stored, fake, "--oracle", agreeing(tmp_path, 1)) == ExitCode.OK
     assert len(load_stored(stored)[1]["amended"]) == 1
 
@@ -78,6 +78,14 @@ def test_where_the_engine_gives_other_records_nothing_changes(
     assert amended(stored, fake, "--oracle", tmp_path / "none") == ExitCode.USAGE
     assert "engine is absent" in capsys.readouterr().err
     assert stored.spec_file.read_bytes() == before
+
+
+@pytest.mark.rules("O9.4")
+def test_the_engine_is_asked_with_the_cache_of_a_server_for_emit_final(tmp_path: Path, fake: Any) -> None:
+    stored = kept(tmp_path, [expected(2)], statements=["COPY;", "CREATE TABLE … emit\nfinal;"], properties={"x": "y"})
+    assert amended(stored, fake, "--oracle", agreeing(tmp_path, 1)) == ExitCode.OK
+    job = json.loads((tmp_path / "jobs").read_text(encoding="utf-8"))
+    assert job["properties"] == {"ksql.streams.cache.max.bytes.buffering": "10000000", "x": "y"}
 
 
 def test_an_amendment_without_the_engine_says_so(tmp_path: Path, fake: Any) -> None:

@@ -6,6 +6,7 @@ writes one answer a line.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +18,13 @@ from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.plans.spec import case_document, write_json
 
-SERVER_PROPERTIES: Mapping[str, Json] = {"ksql.streams.cache.max.bytes.buffering": "10000000"}
-"""What a server of ksqlDB sets unless the case does; its engine in tests has no cache.
+WITH_CACHE: Mapping[str, Json] = {"ksql.streams.cache.max.bytes.buffering": "10000000"}
+"""What a server of ksqlDB has and its engine in tests has not; the name without the prefix wins.
 
-The name without the prefix wins.
+Only EMIT FINAL needs it (rule O9.4): elsewhere it merges updates, which Kestrel never does (rule L8.7).
 """
+
+_FINAL = re.compile(r"\bEMIT\s+FINAL\b", re.IGNORECASE)
 
 _ASKED = ("statements", "inputs", "topics")
 
@@ -52,7 +55,8 @@ def _line(number: int, case: Case) -> str:
     job = {name: members[name] for name in _ASKED if name in members}
     defined = [f"DEFINE {name} = '{value.replace(chr(39), chr(39) * 2)}';" for name, value in case.variables.items()]
     job = {**job, "id": number, "statements": [*defined, *case.statements]}
-    job["properties"] = {**SERVER_PROPERTIES, **case.properties}
+    cache = WITH_CACHE if any(map(_FINAL.search, case.statements)) else {}
+    job["properties"] = {**cache, **case.properties}
     # Line feeds inside of texts are escapes already.
     return " ".join(write_json(job).split("\n")) + "\n"
 

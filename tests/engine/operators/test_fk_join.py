@@ -68,7 +68,7 @@ def test_updates_from_and_to_no_foreign_key() -> None:
         left(1, "d", None, 4),
         left(1, "e", None, 5),
     )
-    assert run(JoinType.INNER, *rows) == [[], [], [], [(1, None, 4)], []]
+    assert run(JoinType.INNER, *rows) == [[], [], [(1, None, 3)], [(1, None, 4)], []]
     assert run(JoinType.LEFT, *rows) == [
         [(1, (value, None), ts)] for value, ts in zip("abcde", range(1, 6), strict=True)
     ]

@@ -48,7 +48,9 @@ class ForeignKeyJoin:
         if row.value is None and old is None:
             return []
         before = None if old is None else self._result(restored_row(old[VALUE]), rights.get(old[FOREIGN]))
-        foreign = old[FOREIGN] if row.value is None and old is not None else self._foreign(row)
+        foreign = None if row.value is None else self._foreign(row)
+        if row.value is None and old is not None and self.join_type is JoinType.INNER:
+            foreign = old[FOREIGN]
         right = rights.get(foreign)
         after = None if row.value is None else self._result(row.value, right)
         if after is None and not self._needs_tombstone(old, foreign, row.value is None):
@@ -59,14 +61,13 @@ class ForeignKeyJoin:
     def _needs_tombstone(self, old: list[Any] | None, foreign: bytes | None, deleted: bool) -> bool:
         """Whether a left row without a result emits a tombstone.
 
-        An INNER join does so only if the old foreign key was not null, and at an update only if the foreign key
-        changed.
+        An INNER join does so at a deletion if the foreign key was not null, and at an update if it changed.
         """
         if old is None:
             return False
         if self.join_type is JoinType.LEFT:
             return True
-        return old[FOREIGN] is not None and (deleted or old[FOREIGN] != foreign)
+        return old[FOREIGN] is not None if deleted else bool(old[FOREIGN] != foreign)
 
     def _replace(self, row: Row, key: Key, state: State) -> list[Any] | None:
         """Store the left row and its subscription to the right row; return the stored row that it replaces."""

@@ -14,7 +14,7 @@ from kestrel_sql.spark.compile.expressions import compile_closed, compile_expres
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import Operation
+from kestrel_sql.spark.stages.stage import ENVELOPE, Operation
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Case,
@@ -74,6 +74,11 @@ def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree
         name = bound.children[0].node.name
         silent = replace(context, faults=[])
         yield name, s.call("coalesce", compile_expression(bound, silent).value, context.columns[name])
+
+
+def no_headers() -> Tree:
+    """The headers of a record that has none."""
+    return s.cast_text(s.call("array"), ENVELOPE["headers"])
 
 
 def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: str) -> tuple[Tree, tuple[Fault, ...]]:

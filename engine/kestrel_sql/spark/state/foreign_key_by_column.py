@@ -170,15 +170,15 @@ class ColumnForeignKeyJoin(KeyedColumns):
         return left, right, foreign
 
     def _caused_by_left(self, left: _Table, right: _Table, foreign: Numbers) -> Meetings:
-        """What the left rows of the batch meet: the right row of their foreign key, a deleted row that of its last."""
+        """What the left rows of the batch meet: the right row of their foreign key; INNER, deleted, of their last."""
         at, now = left.side.at, left.now
         before = left.previous
         is_row, was_row = left.present[now], left.present[before]
         is_deleted = was_row & ~is_row
-        met = right.before(np.where(is_deleted, foreign[before], foreign[now]), at)
+        met = right.before(np.where(is_deleted & self._inner, foreign[before], foreign[now]), at)
         tombstones = was_row
         if self._inner:
-            tombstones = was_row & (foreign[before] != _NO_KEY) & (is_deleted | (foreign[before] != foreign[now]))
+            tombstones = was_row & (foreign[before] != np.where(is_deleted, _NO_KEY, foreign[now]))
         emits = tombstones | (is_row & (right.present[met] | (not self._inner)))
         return np.stack([at, now, met, before, right.before(foreign[before], at)])[:, emits]
 

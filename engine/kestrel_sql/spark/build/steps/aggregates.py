@@ -23,9 +23,11 @@ from kestrel_sql.plan.steps.aggregates import (
     TableSuppressV1,
 )
 from kestrel_sql.spark.build.keyed import key_bytes
+from kestrel_sql.spark.build.projections import no_headers
 from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.sql.nodes.expressions import (
     BooleanLiteral,
     ColumnRef,
@@ -76,7 +78,13 @@ def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBu
             retention_ms=retention,
             final=final,
         )
-        return _aggregated(step, build, source, session, WindowInfo(WindowType.SESSION))
+        made = _aggregated(step, build, source, session, WindowInfo(WindowType.SESSION))
+        if final:
+            return made
+        # As in Kafka Streams, sessions do not pass headers on (rule O0.1).
+        return build.apply(
+            made, Operation(fields=made.unchanged(), headers=no_headers(), logger=build.logger(step)), made
+        )
     size = window.size.millis
     advance = window.advance.millis if isinstance(window, HoppingWindow) else size
     timed = TimeWindowAggregate(

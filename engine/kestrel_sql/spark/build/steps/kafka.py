@@ -9,12 +9,13 @@ from sqlglot import exp
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
 from kestrel_sql.spark.build.keyed import with_old
+from kestrel_sql.spark.build.projections import no_headers
 from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild, SourceRead
 from kestrel_sql.spark.stages.handles import Handle, KeyCodec
-from kestrel_sql.spark.stages.stage import ENVELOPE, Operation
+from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.types.sql_types import Map
 
 
@@ -89,9 +90,8 @@ def _with_headers(build: QueryBuild, handle: Handle, given: Tree, step: StreamHe
     key, value = ("key", "value") if is_map else ("KEY", "VALUE")
     header = s.named_struct([("key", _field(key)), ("value", s.cast_text(_field(value), "BINARY"))])
     headers = s.call("transform", items, s.lambda_([_ITEM], header))
-    nothing = s.cast_text(s.call("array"), ENVELOPE["headers"])
     operation = Operation(
-        fields=handle.unchanged(), headers=s.call("coalesce", headers, nothing), logger=build.logger(step)
+        fields=handle.unchanged(), headers=s.call("coalesce", headers, no_headers()), logger=build.logger(step)
     )
     return build.apply(handle, operation, handle)
 

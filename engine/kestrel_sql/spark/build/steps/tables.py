@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
+from kestrel_sql.spark.build.demand import knows_old_rows
 from kestrel_sql.spark.build.grouping import grouped_key
 from kestrel_sql.spark.build.keyed import with_old
 from kestrel_sql.spark.build.projections import key_struct, predicate, projection, rekeyed, renamed_key
@@ -18,16 +19,20 @@ from kestrel_sql.spark.stages.stage import Operation
 def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> Handle:
     """Filter a table.
 
-    A row that fails becomes a tombstone if its previous version passed, and is dropped otherwise (rules O4).
+    A row that fails becomes a tombstone. If its previous version is known and failed, too, it is dropped (rules O4).
     """
-    source = with_old(build, source, build.logger(step))
+    compares = knows_old_rows(step)
+    if compares:
+        source = with_old(build, source, build.logger(step))
     new_holds, faults = predicate(build, source, step.filter_expression, "v")
-    old_holds, _ = predicate(build, source, step.filter_expression, "o")
+    conditions = {"v": new_holds}
+    if source.has_old:
+        conditions["o"], _ = predicate(build, source, step.filter_expression, "o")
     fields = []
     for field, tree in source.unchanged():
-        condition = {"v": new_holds, "o": old_holds}.get(field)
+        condition = conditions.get(field)
         fields.append((field, tree if condition is None else s.if_(condition, tree, s.NULL)))
-    keep = s.any_of([new_holds, old_holds])
+    keep = s.any_of(list(conditions.values())) if compares else None
     operation = Operation(fields=tuple(fields), keep=keep, faults=faults, logger=build.logger(step))
     return build.apply(source, operation, source)
 
