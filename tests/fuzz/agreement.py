@@ -100,10 +100,10 @@ def _ends(theirs: Outcome, ours: Outcome) -> str | None:
 
 
 def _earlier(theirs: Rejected, ours: Rejected) -> str | None:
+    """Say that ksqlDB refuses an earlier statement; a later one may stand for one that it planned without its topology."""
     one, other = theirs.statement_index, ours.statement_index
-    if one is None or other is None or one == other:
-        return None
-    return f"only {'ksqlDB' if one < other else 'Kestrel'} refuses a statement: {(theirs if one < other else ours).message}"
+    is_earlier = one is not None and other is not None and one < other
+    return f"only ksqlDB refuses a statement: {theirs.message}" if is_earlier else None
 
 
 def _differing_topics(case: Case, theirs: Produced, ours: Produced) -> Iterator[str]:

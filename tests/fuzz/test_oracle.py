@@ -80,6 +80,7 @@ def test_values_are_compared_to_the_last_digit_but_one(theirs: Any, ours: Any, f
         (Failed("no"), produced(1), "only ksqlDB ends a query: no"),
         (Rejected("a", statement_index=1), Rejected("b", statement_index=2), "only ksqlDB refuses a statement: a"),
         (Rejected("a", statement_index=2), Rejected("b", statement_index=2), None),
+        (Rejected("a", statement_index=3), Rejected("b", statement_index=2), None),
         (Failed("a"), Failed("b"), None),
         (Failed("a"), Rejected("b"), None),
         (produced(1), Crashed("no"), "Kestrel breaks: no"),
