@@ -74,6 +74,7 @@ class BrokerServer:
         self.topics.make(made)
         for topic in made:
             awaited_shape(self.config, topic)
+        self.topics.await_led(made)
         try:
             yield
         finally:

@@ -105,7 +105,9 @@ class BrokerQueries:
     """Where queries begin that another engine ran before, those of `manifest.adopting`."""
     errors: ErrorLog = field(init=False)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
+    _asked: float = 0.0
     _measured: float = 0.0
+    """When the lag of all queries was asked for that the broker told last."""
     _looked: float = 0.0
     _batches: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="kestrel-batches-"))
 
@@ -191,10 +193,9 @@ class BrokerQueries:
                 known.running.look()
                 self._revive(known, known.running)
         self.failures()
-        if time.monotonic() - self._measured > _MEASURE_S * self.pace:
-            begun = time.monotonic()
-            self._measure([*self._supervised.values()])
-            self._measured = begun
+        if time.monotonic() - self._asked > _MEASURE_S * self.pace:
+            self._asked = time.monotonic()
+            self._measure_all()
 
     def table(self, source: Source) -> TableTopic | None:
         """The copy of a table that pull queries ask; None where no query keeps it."""
@@ -453,11 +454,22 @@ class BrokerQueries:
         else:
             running.retry(until_caught_up=False)
 
-    def _measure(self, queries: Sequence[Supervised]) -> None:
+    def _measure_all(self) -> None:
+        """Measure the lag of all queries; the topics of one that has failed may be gone."""
+        begun, queries = time.monotonic(), [*self._supervised.values()]
+        if self._measure([known for known in queries if not known.message]):
+            self._measured = begun
+            for known in queries:
+                if known.message:
+                    self._measure([known])
+
+    def _measure(self, queries: Sequence[Supervised]) -> bool:
+        """Measure the lag of queries; whether the broker answered for all of their partitions."""
         positions = {position for known in queries for position in known.progress.offsets}
         try:
             ends = self.offsets.ends(positions, _ANSWER_S)
         except QueryError:
-            return
+            return False
         for known in queries:
             known.progress.measure_lag(ends)
+        return positions <= ends.keys()

@@ -5,6 +5,7 @@ One client of each kind stays open: a new client waits half a second for its fir
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -31,6 +32,7 @@ Librdkafka reads the timestamp 0 as "now"; so 0 is written as 1, 1 as 2, and so 
 """
 
 _CONNECT_S = 10
+_LOOK_S = 0.02
 _FOR_EVER = {"retention.ms": "-1", "cleanup.policy": "delete"}
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND})
 
@@ -68,6 +70,19 @@ class ScratchTopics:
         self._partitions |= partitions
         if wanted:
             _settle(self._admin.create_topics(wanted, operation_timeout=TIMEOUT), "topic {} cannot be created")
+
+    def await_led(self, partitions: Mapping[str, int]) -> None:
+        """Wait until the producer knows these topics, whose names it may remember from topics that are gone.
+
+        Raises:
+            EngineError: it does not in time.
+        """
+        deadline = time.monotonic() + TIMEOUT
+        for name, count in partitions.items():
+            while len(self._producer.list_topics(name, timeout=TIMEOUT).topics[name].partitions) != count:
+                if time.monotonic() > deadline:
+                    raise EngineError(f"no broker leads the topic {name}")
+                time.sleep(_LOOK_S)
 
     def know(self, partitions: Mapping[str, int]) -> None:
         """Take topics that others have made for such as were made here."""
