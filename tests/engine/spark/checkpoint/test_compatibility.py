@@ -281,7 +281,7 @@ def left_by_vandal(runner: ResumableRunner, monkeypatch: pytest.MonkeyPatch, blo
     """Write `blob` into the pages of a checkpoint."""
 
     class Vandal(Host):
-        def _handled(self, rows: Any, task: int) -> Iterator[bytes]:
+        def _handled(self, rows: Any, key: Any) -> Iterator[bytes]:
             yield from ()
             self._state.update((blob,))
 
