@@ -6,7 +6,6 @@ They are stricter than ksqlDB's formats: invalid UTF-8 is an error and is never 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -20,7 +19,7 @@ from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe
 from kestrel_sql.formats.table import decoder as table_decoder
-from kestrel_sql.java.regex.time_limit import time_limited
+from kestrel_sql.java.regex.calls import groups
 
 SCHEMA = "schema"
 """The format property with an inline schema, given in the statement itself."""
@@ -92,12 +91,12 @@ def _csv(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
 
 
 def _regex(spec: SerdeSpec) -> Callable[[bytes], Row | None]:
-    # Some patterns take forever on some messages (docs/adr/0010).
-    search = time_limited(re.compile(spec.format.property("pattern") or "").search)
+    pattern = spec.format.property("pattern") or ""
 
     def decode(data: bytes) -> Row | None:
-        match = search(data.decode("utf-8"))
-        return None if match is None else match.groups()
+        # Some patterns take forever on some messages (docs/adr/0010).
+        found = groups(pattern, data.decode("utf-8"))
+        return None if found is None else tuple(found)
 
     return decode
 

@@ -17,6 +17,7 @@ from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.operators.operator import Scope, State, Window
 from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_rows
 from kestrel_sql.plan.step import Step
@@ -112,6 +113,7 @@ class TableReader:
             # Converts values to the types of their columns: an aggregate may return the integer 0 for a DOUBLE.
             values = to_rows(from_rows([entry.value for entry in chunk], handle.schema.value))
             for entry, value in zip(chunk, values, strict=True):
+                check_work()
                 found = run(dict(zip(names, value or (), strict=True)))
                 if found is not None:
                     yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)

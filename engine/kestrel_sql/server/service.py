@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -173,11 +173,13 @@ class Service(Protocol):
         """What the engine can do now."""
         ...
 
-    def parse(self, request: Request) -> Sequence[ParsedStatement]:
-        """Parse the text of a request with its variables.
+    async def parse(
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+    ) -> Sequence[ParsedStatement]:
+        """Parse the text of a request with its variables, and check the statements beside the event loop.
 
         Raises:
-            ApiError: the text is not SQL.
+            ApiError: the text is not SQL, or `check` refuses it.
         """
         ...
 

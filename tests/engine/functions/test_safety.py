@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -100,6 +101,62 @@ def short_limit(monkeypatch):
 
 @pytest.mark.rules("U2.3")
 @pytest.mark.parametrize("function", CALLS)
+def test_slow_patterns_are_stopped_in_any_thread_and_stop_no_other(function):
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(CALLS[function]("(a+)+$", "a" * 40 + "b"))
+        except TimeLimitError as error:
+            outcome.append(error)
+
+    other = threading.Thread(target=run)
+    other.start()
+    steps = 0
+    while other.is_alive():
+        time.sleep(0.001)
+        steps += 1
+    assert isinstance(outcome[0], TimeLimitError)
+    # A match in this process would hold Python's lock.
+    assert steps > 20
+
+
+@pytest.mark.rules("U2.3")
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("REGEXP_EXTRACT", ("(a+)+(\\ud83d|é)", "aé\ud800")),
+        ("REGEXP_EXTRACT", ("(a+)+x", "b" * 3000)),
+        ("REGEXP_EXTRACT_ALL", ("(a+)(b)?" + "c*" * 100, "a ab" * 50)),
+        ("REGEXP_REPLACE", ("(a+){2}", "aaaa" * 50)),
+        ("REGEXP_SPLIT_TO_ARRAY", ("(,+)*", "1,,2")),
+        ("REGEXP_EXTRACT", ("(a+)+(", "a")),
+    ],
+)
+def test_threads_get_what_the_main_thread_gets(function, arguments):
+    def outcome():
+        try:
+            return CALLS[function](*arguments)
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(outcome).result() == outcome()
+
+
+def test_work_has_a_limit_of_time_in_any_thread():
+    def endless():
+        with time_limit.work_limit(0.01):
+            while True:
+                time_limit.check_work()
+
+    time_limit.check_work()
+    with ThreadPoolExecutor(1) as threads, pytest.raises(TimeLimitError, match=r"more than 0\.01 seconds"):
+        threads.submit(endless).result()
+
+
+@pytest.mark.rules("U2.3")
+@pytest.mark.parametrize("function", CALLS)
 def test_slow_patterns_are_stopped(function, short_limit):
     stopped = 0
     for pattern, value in SLOW_PATTERNS:
@@ -124,6 +181,7 @@ def test_a_process_exits_cleanly_while_the_timer_runs():
     code = """
 from kestrel_sql.functions.library.text.regex import regexp_extract
 import time
+from concurrent.futures import ThreadPoolExecutor
 regexp_extract.body("a", "a")
 
 class Late:

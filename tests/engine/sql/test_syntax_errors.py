@@ -5,6 +5,7 @@ import re
 import pytest
 
 from kestrel_sql.errors import SqlSyntaxError
+from kestrel_sql.sql.parse import syntax_errors
 from kestrel_sql.sql.parse.parser import parse_script
 
 
@@ -52,3 +53,12 @@ def test_a_reserved_word_used_as_a_name_gets_a_hint() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         parse_script("CREATE STREAM s (size INT);")
     assert caught.value.hint == "size is a reserved word; quote it to use it as a name: `size`"
+
+
+def test_a_long_word_is_compared_by_its_beginning(monkeypatch):
+    compared = []
+    distance = syntax_errors._distance
+    monkeypatch.setattr(syntax_errors, "_distance", lambda *words: compared.append(words) or distance(*words))
+    with pytest.raises(SqlSyntaxError, match="Did you mean 'SELECT'"):
+        parse_script("select" + "x" * 100_000 + ";")
+    assert max(len(word) for words in compared for word in words) < 100

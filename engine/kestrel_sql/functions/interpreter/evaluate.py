@@ -22,7 +22,7 @@ from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_
 from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.text.like import like_pattern
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
-from kestrel_sql.java.regex.time_limit import TimeLimitError
+from kestrel_sql.java.regex.time_limit import TimeLimitError, check_work
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
@@ -227,6 +227,7 @@ def _(node: e.Lambda, bound: Bound, values: Values) -> Any:
     body = bound.children[0]
 
     def call(*arguments: Any) -> Any:
+        check_work()
         inner = dict(zip(node.parameters, arguments, strict=True))
         return evaluate(body, replace(values, variables={**values.variables, **inner}))
 

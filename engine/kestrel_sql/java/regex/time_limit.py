@@ -1,24 +1,65 @@
-"""Limits the processor time of one call: patterns come from data, and some never finish (docs/adr/0010)."""
+"""Limits the time of one call, for patterns that never finish, and of the work for one request (docs/adr/0010)."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from threading import get_ident
 from types import FrameType
 from typing import Any
 
+from kestrel_sql.java.regex.helper import call_in_helper
+
 TICK = 0.1
 """The shortest limit, in seconds of processor time; a call is stopped after one to two of them."""
+
+_SHORT_PATTERN = 200
+_FEW_STEPS = 1_000_000
+_COSTLY = re.compile(r"\)[*+?{]|\{|\\[0-9k]")
+"""A repeated group, a counted repetition, a reference to a group."""
 
 
 class TimeLimitError(ValueError):
     """A call exceeded its time limit."""
+
+
+class WorkTimeError(TimeLimitError):
+    """The work for one request exceeded its time limit."""
+
+
+LIMITED: dict[str, Callable[..., Any]] = {}
+"""The functions with a limit, by module and name."""
+
+_work = threading.local()
+
+
+@contextmanager
+def work_limit(seconds: float) -> Iterator[None]:
+    """Let `check_work` fail in this thread once this many seconds have passed."""
+    _work.deadline, _work.seconds = time.monotonic() + seconds, seconds
+    try:
+        yield
+    finally:
+        _work.deadline = None
+
+
+def check_work() -> None:
+    """Check the limit of this thread's work; for the loops that a user's text can make long.
+
+    Raises:
+        WorkTimeError: its time is over.
+    """
+    deadline = getattr(_work, "deadline", None)
+    if deadline is not None and time.monotonic() > deadline:
+        raise WorkTimeError(f"The statement takes more than {_work.seconds:g} seconds")
 
 
 @dataclass(slots=True)
@@ -44,16 +85,45 @@ os.register_at_fork(after_in_child=_set_main_thread)
 
 
 def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Make calls of `body` fail with TimeLimitError when they run longer than one or two ticks.
+    """Make calls of a function of `calls` fail when they run longer than one or two ticks.
 
-    The limit holds in the main thread only, where Spark's workers run functions: a signal interrupts no other thread.
+    In the main thread, where Spark's workers run functions, a signal interrupts the call. No signal interrupts another
+    thread, and a match holds Python's lock, which stops all threads: calls from there go to the main thread of a helper
+    process, unless the pattern is short work. Arguments and results are what JSON can hold.
+
+    Raises:
+        TimeLimitError: by each call that takes longer.
     """
+    at = body.__code__.co_varnames.index("pattern")
+    name = body.__name__
 
     @wraps(body)
     def call(*arguments: Any) -> Any:
-        return call_with_limit(body, arguments)
+        if get_ident() == _timer.main_thread:
+            return call_with_limit(body, arguments)
+        check_work()
+        if _is_short(arguments[at], arguments):
+            return body(*arguments)
+        return _helped(name, arguments)
 
+    LIMITED[name] = call
     return call
+
+
+def _helped(name: str, arguments: tuple[Any, ...]) -> Any:
+    failure, result = call_in_helper(name, arguments)
+    if failure is None:
+        return result
+    raise (TimeLimitError if failure == TimeLimitError.__name__ else ValueError)(result)
+
+
+def _is_short(pattern: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether a match takes milliseconds at most, by an upper bound for patterns without nested repetition."""
+    if len(pattern) > _SHORT_PATTERN or _COSTLY.search(pattern):
+        return False
+    repeats = sum(map(pattern.count, "*+?"))
+    length = 1 + max(len(each) for each in arguments if isinstance(each, str))
+    return bool(length ** (repeats + 1) << pattern.count("|") <= _FEW_STEPS)
 
 
 def outside_time_limit(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,8 +143,6 @@ def outside_time_limit(body: Callable[..., Any]) -> Callable[..., Any]:
 
 def call_with_limit(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call `body` under the timer. A module-level function, so that each worker process has exactly one timer."""
-    if get_ident() != _timer.main_thread:
-        return body(*arguments)
     if not _timer.started:
         _start()
     _timer.calls += 1

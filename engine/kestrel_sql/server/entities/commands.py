@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
+from kestrel_sql.java.regex.calls import is_match
+from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.internal_topics import is_internal
 from kestrel_sql.server.service import CommandStatus, Entity
@@ -54,13 +55,14 @@ def terminated_sinks(sources: Iterable[Source], topics: Sequence[str], settings:
     Raises:
         StatementError: `topics` has no regular expression.
     """
-    try:
-        patterns = [re.compile(topic) for topic in topics]
-    except re.error as error:
-        raise StatementError(f"Invalid pattern {error.pattern!r}: {error}") from error
+    for topic in topics:
+        try:
+            compile_pattern(topic)
+        except BadPatternError as error:
+            raise StatementError(f"Invalid pattern {topic!r}: {error}") from error
     made = (source for source in sources if source.created_by is not None)
     created = [source for source in made if not is_internal(source.topic, settings)]
-    return [source for source in created if any(pattern.fullmatch(source.topic) for pattern in patterns)]
+    return [source for source in created if any(is_match(topic, source.topic) for topic in topics)]
 
 
 def command_id(statement: Command, sources: dict[str, Source], unique: str) -> str:

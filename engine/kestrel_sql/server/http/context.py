@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.requests import HTTPConnection
 
@@ -31,31 +32,31 @@ class Context:
     _pulls: dict[str, tuple[float, float]] = field(default_factory=dict)
     _pulling: int = 0
 
-    def parse(self, http: HTTPConnection, request: Request) -> Sequence[ParsedStatement]:
+    async def parse(self, http: HTTPConnection, request: Request) -> Sequence[ParsedStatement]:
         """Parse a request, and check that its user may do what it asks.
 
         Raises:
             ApiError: it is no SQL, has too many statements, or is not allowed.
         """
-        parsed = self.service.parse(request)
+        return await self.service.parse(request, partial(self._check, principal_of(http)))
+
+    def _check(self, user: Principal, parsed: Sequence[ParsedStatement]) -> None:
         if len(parsed) > self.limits.statements:
             raise ApiError(
                 BAD_STATEMENT,
                 f"A request may have {self.limits.statements} statements, not {len(parsed)}",
                 statement="",
             )
-        user = principal_of(http)
         for each in parsed:
             self.access.check(user, each, self.service.source)
-        return parsed
 
-    def one_statement(self, http: HTTPConnection, request: Request) -> ParsedStatement:
+    async def one_statement(self, http: HTTPConnection, request: Request) -> ParsedStatement:
         """The only statement of a request, a SELECT or PRINT.
 
         Raises:
             ApiError: it is something else.
         """
-        parsed = self.parse(http, request)
+        parsed = await self.parse(http, request)
         if len(parsed) != 1:
             raise ApiError(
                 BAD_STATEMENT,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from kestrel_sql.queries.transient import QueryKind
+from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
 from kestrel_sql.server.http.bodies import ksql_request, query_request, read_object
@@ -28,7 +29,7 @@ async def query(http: HttpRequest) -> Response:
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
     framing = _framing(http, QUERY, absent=Framing.OBJECTS, refused=406)
-    parsed = context.one_statement(http, request)
+    parsed = await context.one_statement(http, request)
     if isinstance(parsed.statement, PrintTopic):
         if http.scope["http_version"].startswith("2"):
             raise ApiError(40500, "PRINT on /query needs HTTP/1.1; /query-stream takes both")
@@ -42,7 +43,7 @@ async def query_stream(http: HttpRequest) -> Response:
     framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED, refused=404)
     request = query_request(await read_object(http, context.limits))
     try:
-        parsed = context.one_statement(http, request)
+        parsed = await context.one_statement(http, request)
         if isinstance(parsed.statement, PrintTopic):
             if framing is not Framing.DELIMITED:
                 raise ApiError(40600, f"PRINT is answered as {DELIMITED} only")
@@ -83,9 +84,14 @@ async def _answer(
         stream = await context.service.query(request, parsed)
     frame = frame_of(framing, stream)
     if stream.kind is QueryKind.PULL_TABLE:
-        rows = b"".join([frame.rows(batch) async for batch in stream])
+        rows = b"".join([await _encoded(frame, batch) async for batch in stream])
         return Response(frame.start + rows + frame.end(None), headers=stream.headers, media_type=framing.value)
     return StreamAnswer(row_chunks(stream, frame), stream.close, framing.value, stream.headers)
+
+
+async def _encoded(frame: Frame, batch: Sequence[Row]) -> bytes:
+    """Encode a batch, a large one beside the event loop."""
+    return frame.rows(batch) if len(batch) <= _ONE_BY_ONE else await asyncio.to_thread(frame.rows, batch)
 
 
 async def row_chunks(stream: RowStream, frame: Frame) -> AsyncIterator[bytes]:
@@ -94,7 +100,7 @@ async def row_chunks(stream: RowStream, frame: Frame) -> AsyncIterator[bytes]:
     try:
         async for batch in stream:
             if len(batch) > _ONE_BY_ONE:
-                yield frame.rows(batch)
+                yield await _encoded(frame, batch)
             else:
                 for row in batch:
                     yield frame.rows([row])

@@ -17,7 +17,7 @@ async def ksql(http: HttpRequest) -> Response:
     """Answer `POST /ksql`: one entity for each statement that has an answer."""
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
-    return json_answer(await context.service.execute(request, context.parse(http, request)))
+    return json_answer(await context.service.execute(request, await context.parse(http, request)))
 
 
 async def terminate(http: HttpRequest) -> Response:

@@ -29,7 +29,7 @@ async def ws_query(socket: WebSocket) -> None:
         if socket.query_params.get("version", "1") not in ("1", "0"):
             raise ApiError(40000, f"Received invalid api version: {socket.query_params['version']}")
         request = ksql_request(parse_object(socket.query_params.get("request", "")))
-        parsed, service = context.one_statement(socket, request), context.service
+        parsed, service = await context.one_statement(socket, request), context.service
         printing = isinstance(parsed.statement, PrintTopic)
         found = await (service.print_topic(parsed, request.text) if printing else service.query(request, parsed))
     except ApiError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -20,7 +20,7 @@ from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pulled import PulledRows
 from kestrel_sql.server.serving.subscribers import Subscriber
-from kestrel_sql.server.serving.worker import Worker, result_of
+from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -37,20 +37,29 @@ class Queries:
     _lookups: Lookups = field(default_factory=Lookups)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    def parse(self, request: Request) -> Sequence[ParsedStatement]:
-        """Parse the text of a request with its variables.
+    async def parse(
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+    ) -> Sequence[ParsedStatement]:
+        """Parse the text of a request with its variables, and check the statements beside the event loop.
 
         Raises:
-            ApiError: the text is not SQL.
+            ApiError: the text is not SQL, or `check` refuses it.
         """
         known = self._lookups.parsed(request)
         if known is not None:
+            check((known,))
             return (known,)
         scope = replace(self.engine.session, variables=dict(request.variables))
-        try:
-            parsed = scope.parse(request.text)
-        except EngineError as error:
-            raise api_error(error, request.text, request.text) from error
+
+        def work() -> Sequence[ParsedStatement]:
+            try:
+                parsed = scope.parse(request.text)
+            except EngineError as error:
+                raise api_error(error, request.text, request.text) from error
+            check(parsed)
+            return parsed
+
+        parsed = await result_of(asyncio.get_running_loop().run_in_executor(self.readers, limited(work)))
         self._lookups.remember(request, parsed)
         return parsed
 
@@ -70,26 +79,24 @@ class Queries:
         statement = parsed.statement
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
-        query_id = transient_id(statement, config, self.engine.session, number)
         kind = self._pull if statement.emit is None else self._push
         try:
-            return await kind(request, statement, config, query_id)
+            return await kind(request, statement, config, number)
         except EngineError as error:
             raise api_error(error, parsed.text, request.text) from error
 
-    async def _pull(self, request: Request, statement: Query, config: Config, query_id: str) -> RowStream:
-        catalog, settings = self.engine.session.catalog, self.engine.config
+    async def _pull(self, request: Request, statement: Query, config: Config, number: int) -> RowStream:
+        catalog, settings, query_id = self.engine.session.catalog, self.engine.config, pull_id(number)
 
-        def answer() -> tuple[QueryKind, Answer]:
+        def answer() -> PulledRows:
             planned = self.engine.plan(statement, config, query_id)
             found = self.engine.pull(planned, config)
             look_up = self.engine.look_up(planned)
             if look_up is not None:
                 self._lookups.plan(request, catalog, settings, look_up)
-            return planned.kind, found
+            return self._rows(query_id, planned.kind, found)
 
-        kind, found = await result_of(asyncio.wrap_future(self.puller.submit(answer)))
-        return self._rows(query_id, kind, found)
+        return await result_of(asyncio.wrap_future(self.puller.submit(limited(answer))))
 
     def _rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
         self.pulled += 1
@@ -101,14 +108,14 @@ class Queries:
         waiting = sum(sum(lags.values()) for lags in self.engine.lags().values())
         return MappingProxyType({"kestrel-lag-records": str(waiting)})
 
-    async def _push(self, _request: Request, statement: Query, config: Config, query_id: str) -> Subscriber:
+    async def _push(self, _request: Request, statement: Query, config: Config, number: int) -> Subscriber:
         loop, engine = asyncio.get_running_loop(), self.engine
         engine.pushes.check_room(statement)
 
         def plan() -> TransientQuery:
-            return engine.plan(statement, config, query_id)
+            return engine.plan(statement, config, transient_id(statement, config, engine.session, number))
 
-        planned = await result_of(loop.run_in_executor(self.readers, plan))
+        planned = await result_of(loop.run_in_executor(self.readers, limited(plan)))
         client = engine.pushes.client(planned)
 
         def subscribe() -> None:

@@ -8,7 +8,9 @@ few that answer statements which only ask.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -48,7 +50,7 @@ from kestrel_sql.server.serving.figures import query_figures
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.queries import Queries
 from kestrel_sql.server.serving.statements import Statements, is_command
-from kestrel_sql.server.serving.worker import Worker, result_of
+from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -57,6 +59,9 @@ _log = logging.getLogger(__name__)
 
 _COMMAND_TIMEOUT_S = 5.0
 """How long a request waits for the command that it names."""
+
+_SWITCH_S = 0.001
+"""How long a thread may run while others wait."""
 
 _T = TypeVar("_T")
 
@@ -69,6 +74,8 @@ class ServedService:
 
         `make` gets what wakes the engine's thread. Statements go into `traces`.
         """
+        # So that the event loop answers while other threads parse and plan: Python's own interval is 5 ms.
+        sys.setswitchinterval(_SWITCH_S)
         self._engine = engine = make(self.wake)
         self._pushes = engine.pushes
         self._traces = traces
@@ -94,6 +101,8 @@ class ServedService:
     def _start(self) -> None:
         try:
             self._engine.start()
+            # What the start made stays: a collection that looks at all of it stops the event loop.
+            gc.freeze()
             self._started.set_result(None)
         except Exception as error:  # noqa: BLE001 - told to every request
             if isinstance(error, EngineError):
@@ -122,13 +131,15 @@ class ServedService:
             return State.STARTING
         return State.ERROR if self._started.exception() else State.RUNNING
 
-    def parse(self, request: Request) -> Sequence[ParsedStatement]:
-        """Parse the text of a request with its variables.
+    async def parse(
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+    ) -> Sequence[ParsedStatement]:
+        """Parse the text of a request with its variables, and check the statements beside the event loop.
 
         Raises:
-            ApiError: the text is not SQL.
+            ApiError: the text is not SQL, or `check` refuses it.
         """
-        return self._queries.parse(request)
+        return await self._queries.parse(request, check)
 
     def source(self, name: str) -> Source | None:
         """The stream or table of that name."""
@@ -154,7 +165,7 @@ class ServedService:
             return self._statements.run(request.text, parsed, config, variables)
 
         # The spans of statements are below that of their request.
-        traced = partial(copy_context().run, work)
+        traced = partial(copy_context().run, limited(work))
         if any(is_command(each.statement) for each in parsed):
             return await result_of(asyncio.wrap_future(self._worker.submit(traced)))
         return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, traced))
@@ -246,8 +257,9 @@ class ServedService:
             ApiError: a pattern is no regular expression, or the command is not durable.
         """
         self._check_ready()
+        check = limited(partial(terminated_sinks, (), topics, self._engine.config))
         try:
-            terminated_sinks((), topics, self._engine.config)
+            await result_of(asyncio.get_running_loop().run_in_executor(self._readers, check))
         except EngineError as error:
             raise ApiError(BAD_REQUEST, error.message) from error
 
@@ -281,7 +293,8 @@ class ServedService:
         query = self._engine.session.queries.get(query_id)
         if query is None:
             raise ApiError(BAD_REQUEST, f"Unknown queryId: {query_id}", status=404)
-        return plan_steps(query.plan, self._engine.view())
+        steps = partial(plan_steps, query.plan, self._engine.view())
+        return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, limited(steps)))
 
     def is_settled(self, since: float) -> bool:
         """Whether all queries have processed what was in their topics at a time (monotonic, s)."""

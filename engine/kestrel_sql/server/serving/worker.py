@@ -11,9 +11,13 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.server.errors import ApiError, internal_error
+from kestrel_sql.java.regex.time_limit import TimeLimitError, work_limit
+from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
 
 _log = logging.getLogger(__name__)
+
+WORK_S = 60.0
+"""How long the work for one request may take where it parses, plans and evaluates."""
 
 _T = TypeVar("_T")
 _Job = tuple[Callable[[], object], "Future[object]"]
@@ -95,6 +99,16 @@ class Worker:
             return False
 
 
+def limited(work: Callable[[], _T]) -> Callable[[], _T]:
+    """Work for one request that ends when it takes too long, whichever thread it runs in."""
+
+    def run() -> _T:
+        with work_limit(WORK_S):
+            return work()
+
+    return run
+
+
 async def result_of(future: asyncio.Future[_T]) -> _T:
     """The result of work on another thread.
 
@@ -105,6 +119,8 @@ async def result_of(future: asyncio.Future[_T]) -> _T:
         return await future
     except (ApiError, EngineError):
         raise
+    except TimeLimitError as error:
+        raise ApiError(SERVER_ERROR, str(error)) from error
     except Exception as error:
         _log.exception("a request failed")
         raise internal_error(error) from error

@@ -14,6 +14,7 @@ from lark.lexer import BasicLexer
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from kestrel_sql.errors import Span, SqlSyntaxError
+from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.sql.nodes.admin import Statement
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import (
@@ -228,6 +229,7 @@ def _run(start: str, piece: StatementTokens) -> Any:
     tokens = (*piece.tokens, _end_token(piece))
     result = None
     for index, token in enumerate(tokens):
+        check_work()
         try:
             result = parser.feed_token(token)
         except UnexpectedToken:

@@ -32,6 +32,9 @@ _SYMBOLS = {
     "CONCAT": "'||'",
 }
 _ORDER = {name: index for index, name in enumerate(_SYMBOLS)}
+_LONGEST = 2 * max(map(len, STATEMENT_STARTS))
+"""The letters of a word that are compared with the beginnings of statements; the rest makes all of them as unlike."""
+
 _FEW = 3
 _SOME = 16
 
@@ -113,7 +116,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _nearest(word: str) -> str:
-    return min(STATEMENT_STARTS, key=lambda start: _distance(word, start))
+    return min(STATEMENT_STARTS, key=lambda start: _distance(word[:_LONGEST], start))
 
 
 def _distance(left: str, right: str) -> int:
