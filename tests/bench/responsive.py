@@ -9,12 +9,14 @@ Prints one line a request: how long it took, and the slowest and the median `/in
 from __future__ import annotations
 
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import httpx
 
+from kestrel_sql.cli.serve import SWITCH_S
 from tests.bench.measure import machine
 from tests.engine.server.servers import spark_server
 
@@ -56,6 +58,7 @@ def _requests() -> Iterator[tuple[str, str, str]]:
 def main() -> None:
     """Print the figures."""
     print(machine())
+    sys.setswitchinterval(SWITCH_S)
     with spark_server() as running, httpx.Client(timeout=300) as client:
         client.post(
             f"{running.url}/ksql", json={"ksql": _SETUP, "streamsProperties": {"auto.offset.reset": "earliest"}}

@@ -29,6 +29,9 @@ from tests.kafka.stores import Way
 
 pytestmark = pytest.mark.spark
 
+_SLACK = 3
+"""Threads and descriptors that come and go by chance, such as those of a connection."""
+
 
 @pytest.fixture(scope="module")
 def service(kafka: KafkaConfig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
@@ -91,6 +94,30 @@ def test_push_queries_from_the_beginning_and_from_now_on(server: Server) -> None
         assert [next(first), next(second)] == ["[10]", "[10]"]
         assert httpx.post(f"{server.url}/close-query", json={"queryId": query_id}, timeout=60).status_code == 200
     eventually(lambda: "kestrel_push_clients 0.0" in httpx.get(f"{server.url}/metrics", timeout=60).text, server)
+
+
+def opened(server: Server) -> tuple[int, int]:
+    """The threads and descriptors of a server's process."""
+    process = Path(f"/proc/{server.process}")
+    return len([*(process / "task").iterdir()]), len([*(process / "fd").iterdir()])
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="threads and descriptors are counted in /proc")
+@pytest.mark.parametrize("count", [2, pytest.param(2000, marks=pytest.mark.nightly)])
+def test_queries_that_end_leave_no_threads_and_descriptors(service: Servers, server: Server, count: int) -> None:
+    def run(*numbers: int) -> None:
+        for number in numbers:
+            topic = f"{service.service}made{number}"
+            made = f"CREATE STREAM made WITH (KAFKA_TOPIC='{topic}') AS SELECT * FROM orders;"
+            assert len(server.query("SELECT id FROM orders EMIT CHANGES LIMIT 1;")) == 1
+            query = server.ksql(made)[0]["commandStatus"]["queryId"]
+            eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
+            server.ksql(f"TERMINATE {query}; DROP STREAM made DELETE TOPIC;")
+
+    run(0)
+    before = opened(server)
+    run(*range(1, count + 1))
+    eventually(lambda: all(now <= then + _SLACK for now, then in zip(opened(server), before, strict=True)), server)
 
 
 @pytest.fixture(scope="module")

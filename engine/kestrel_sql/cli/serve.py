@@ -45,7 +45,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
 
-_SWITCH_S = 0.0005
+SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
 
 _LOOK_S = 0.2
@@ -107,7 +107,7 @@ def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.set()
 
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(SWITCH_S)
     config = _config(arguments)
     # Until it serves, SIGTERM ends it as Ctrl-C does, so that a lease is released.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

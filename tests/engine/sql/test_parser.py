@@ -8,9 +8,11 @@ import pytest
 from lark import Lark, Tree
 
 from kestrel_sql.errors import Span, SqlSyntaxError
+from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS
 from kestrel_sql.sql.parse.parser import (
     grammar,
     parse_columns,
@@ -91,16 +93,42 @@ def test_exact_literals_are_expanded_to_plain_digits() -> None:
     assert parse_expression("-" + "0" * 5000 + "7") == e.IntegerLiteral(-7)
 
 
+NESTED = [("ABS(", ")"), ("NOT ", ""), ("ARRAY[", "]"), ("(1 + ", ")"), ("CAST(", " AS INT)")]
+CHAINS = ("+", "%", "OR", "AND", "||")
+
+
+@pytest.mark.rules("L2.13")
 @pytest.mark.parametrize(
     "expression",
-    ["ABS(" * 300 + "x" + ")" * 300, "1" + " + 1" * 5000, "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001],
-    ids=["calls", "chain", "inside a lambda"],
+    [
+        *(f"{start * (MAX_DEPTH + 1)}x{end * (MAX_DEPTH + 1)}" for start, end in NESTED),
+        *(f"x{f' {operator} x' * MAX_TERMS}" for operator in CHAINS),
+        "1" + " + 1" * 5000,
+        "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001,
+        "CAST(x AS " + "ARRAY<" * MAX_DEPTH + "INT" + ">" * MAX_DEPTH + ")",
+    ],
 )
-def test_too_deep_nesting_is_rejected(expression: str) -> None:
-    with pytest.raises(SqlSyntaxError, match="nested too deeply") as caught:
+def test_too_large_expressions_are_rejected(expression: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="The statement is too large: an expression may nest") as caught:
         parse_script(f"\nSELECT {expression} FROM s;")
     assert caught.value.span is not None
     assert caught.value.span.line == 2
+
+
+@pytest.mark.rules("L2.13")
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *(f"{start * (MAX_DEPTH - 4)}x{end * (MAX_DEPTH - 4)}" for start, end in NESTED),
+        *(f"x{f' {operator} x' * (MAX_TERMS - 1)}" for operator in CHAINS),
+        "(x" + " + x" * 100 + ") * f(x" + " - x" * 99 + ")",
+        "x IN (" + ", ".join(f"x = {number}" for number in range(3000)) + ")",
+    ],
+)
+def test_expressions_up_to_the_limits_are_written_and_read(expression: str) -> None:
+    (parsed,) = parse_script(f"SELECT {expression} FROM s;")
+    text = format_statement(parsed.statement)
+    assert parse_statement(text) == parse_statement(format_statement(parse_statement(text)))
 
 
 @pytest.mark.parametrize("chain", ["1" + "+1" * 900, "TRUE" + " AND TRUE" * 900], ids=["sum", "condition"])

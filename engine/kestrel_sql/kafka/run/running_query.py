@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,7 +22,7 @@ from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.shared_source import SharedPipeline
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
-from kestrel_sql.kafka.sink.sink import Delivery, Written, likely_layout, write_batch
+from kestrel_sql.kafka.sink.sink import Delivery, Written, forget, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.source import Reading, open_source
@@ -31,6 +31,7 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.store_errors import error_of_text
@@ -83,6 +84,11 @@ class RunningQuery:
     _layout: Layout | None = None
     _counted: int = -1
     _spanned: int = 0
+    _callback: BatchCallback = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what Spark calls."""
+        self._callback = BatchCallback(self._write)
 
     @property
     def id(self) -> str:
@@ -118,7 +124,7 @@ class RunningQuery:
         frame = self.pipeline.frame(
             around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
         )
-        writer = frame.writeStream.foreachBatch(self._write).queryName(stored.id).outputMode("update")
+        writer = frame.writeStream.foreachBatch(self._callback).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         return (writer.trigger(availableNow=True) if until_caught_up else writer).start()
 
@@ -173,6 +179,7 @@ class RunningQuery:
     def retry(self, *, until_caught_up: bool) -> None:
         """Restart the query from its checkpoint, and count the attempt."""
         self.attempts += 1
+        self._callback.close()
         self.start(until_caught_up=until_caught_up)
 
     def fail(self, error: EngineError) -> None:
@@ -189,6 +196,11 @@ class RunningQuery:
         if not self.is_active:
             self._leave()
         return not self.is_active
+
+    def close(self) -> None:
+        """Close the clients and connections of the query, which must have ended."""
+        self._callback.close()
+        forget(self.around.config, self._name)
 
     def _write(self, batch: DataFrame, number: int) -> None:
         if self.around.stop.is_set():

@@ -141,6 +141,12 @@ def _reported(blobs: DataFrame, job: Job, check: Callable[[Sequence[LogEntry]], 
         held.unpersist()
 
 
+def forget(config: KafkaConfig, query: str) -> None:
+    """Close what is kept for a query that has ended."""
+    _groups.take(config, query)
+    _owners.pop(query, None)
+
+
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
     """Return the probable layout of the next batch of a query; without topics if the broker does not answer."""
     try:

@@ -33,6 +33,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
 from kestrel_sql.spark.io.arrow_passes import Batches
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, folder_session, remove_folder, uri_of
 from kestrel_sql.sql.format.statements import format_statement
@@ -61,7 +62,12 @@ class BrokerPush(SharedQuery):
     note: Callable[[Sequence[LogEntry]], None]
     pipeline: Pipeline | None = None
     execution: Any = None
+    callback: BatchCallback = field(init=False)
     stopped: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        """Make what Spark calls."""
+        self.callback = BatchCallback(self.collect)
 
     def collect(self, batch: DataFrame, _number: int) -> None:
         """Give the rows of a batch to the clients."""
@@ -99,6 +105,7 @@ class BrokerPush(SharedQuery):
         self.stopped.set()
         if self.execution is not None:
             self.execution.stop()
+        self.callback.close()
         with suppress(OSError):
             remove_folder(folder)
 
@@ -220,10 +227,13 @@ class BrokerPushes(PushClients):
         if shared.planned.scalable:
             records = records.through(partial(_admitted, has_key=bool(shared.planned.key)))
         frame = pipeline.frame(spark, records, pages, partitions, has_task_pages=True)
-        writer = frame.writeStream.foreachBatch(shared.collect).outputMode("update")
+        writer = frame.writeStream.foreachBatch(shared.callback).outputMode("update")
         writer = writer.option("checkpointLocation", uri_of(self._path(shared)))
         try:
             shared.execution = writer.start()
+            if shared.stopped.is_set():
+                # Its client has left meanwhile.
+                shared.stop(self._path(shared))
         except Exception as error:  # noqa: BLE001 - the client is told
             shared.fail(ApiError(SERVER_ERROR, reason_of(str(error))))
             _log.exception("a push query did not start")

@@ -410,6 +410,8 @@ class BrokerQueries:
             while not known.running.stop_if_idle() and time.monotonic() < deadline:
                 time.sleep(0.02)
             known.running.execution.stop()
+        if known.running is not None:
+            known.running.close()
         if known.table is not None and not keep_table:
             known.table.close()
             known.table = None

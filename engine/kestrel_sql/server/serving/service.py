@@ -8,9 +8,7 @@ few that answer statements which only ask.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -60,9 +58,6 @@ _log = logging.getLogger(__name__)
 _COMMAND_TIMEOUT_S = 5.0
 """How long a request waits for the command that it names."""
 
-_SWITCH_S = 0.001
-"""How long a thread may run while others wait."""
-
 _T = TypeVar("_T")
 
 
@@ -74,8 +69,6 @@ class ServedService:
 
         `make` gets what wakes the engine's thread. Statements go into `traces`.
         """
-        # So that the event loop answers while other threads parse and plan: Python's own interval is 5 ms.
-        sys.setswitchinterval(_SWITCH_S)
         self._engine = engine = make(self.wake)
         self._pushes = engine.pushes
         self._traces = traces
@@ -101,8 +94,6 @@ class ServedService:
     def _start(self) -> None:
         try:
             self._engine.start()
-            # What the start made stays: a collection that looks at all of it stops the event loop.
-            gc.freeze()
             self._started.set_result(None)
         except Exception as error:  # noqa: BLE001 - told to every request
             if isinstance(error, EngineError):

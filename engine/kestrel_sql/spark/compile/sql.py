@@ -7,11 +7,9 @@ from decimal import Decimal
 from typing import ClassVar
 
 from sqlglot import exp
-from sqlglot.errors import TokenError
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
-from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.spark.types import CARRIER, to_data_type
 from kestrel_sql.types.sql_types import SqlType
@@ -29,18 +27,8 @@ def to_text(tree: Tree) -> str:
 
     Spark's grammar reads `(`, `WHEN` and `CAST` in several ways, and its parser looks ahead over all that follows to
     decide; a name in backticks leaves no choice. Calls take less than a fifth of the parser's time (docs/adr/0033).
-
-    Raises:
-        UnsupportedError: the tree is too deep for sqlglot's recursive writer.
     """
-    try:
-        return _CallWriter(dialect="spark", comments=False).generate(tree, copy=False)
-    # The writer also parses names of types, and reports a RecursionError in the parser as a TokenError.
-    except (RecursionError, TokenError):
-        raise UnsupportedError(
-            "An expression is nested too deeply to be written as Spark SQL.",
-            hint="split it: compute inner parts in one query, and the rest in a second query over its result",
-        ) from None
+    return _CallWriter(dialect="spark", comments=False).generate(tree, copy=False)
 
 
 def call(function: str, *arguments: Tree) -> Tree:

@@ -27,7 +27,10 @@ class ResumableRunner(MemoryRunner):
         found: dict[int, list[Row]] = {}
         self.feed(stream, rows)
         writer = self.collecting(pipeline.frame(self.spark, self.read(stream)), found, name)
-        finish(writer.trigger(availableNow=True).start())
+        try:
+            finish(writer.trigger(availableNow=True).start())
+        finally:
+            self.release(name)
         return outputs_of([row for batch in found.values() for row in batch], 1)[0]
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.stages.log_entries import log_entry
 from kestrel_sql.topics.records import LogEntry, Record
 
@@ -42,6 +43,7 @@ class MemoryRunner:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self._callbacks: dict[str, BatchCallback] = {}
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._schema = StructType.fromDDL(WIRE_INPUT)
@@ -113,8 +115,16 @@ class MemoryRunner:
         def collect(batch: DataFrame, number: int) -> None:
             found[number] = batch.toArrow().to_pylist()
 
-        writer = frame.writeStream.foreachBatch(collect).outputMode("update")
+        self.release(name)
+        self._callbacks[name] = BatchCallback(collect)
+        writer = frame.writeStream.foreachBatch(self._callbacks[name]).outputMode("update")
         return writer.option("checkpointLocation", str(self.folder(name)))
+
+    def release(self, name: str) -> None:
+        """Close what the writer of this name, whose query has ended, left open."""
+        callback = self._callbacks.pop(name, None)
+        if callback is not None:
+            callback.close()
 
 
 def finish(query: Any) -> None:

@@ -17,6 +17,7 @@ from tempfile import mkstemp
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.operators.operator import State
@@ -81,7 +82,12 @@ class CheckpointReader:
         if page_id in self._cached:
             self._cached.move_to_end(page_id)
             return self._cached[page_id][0]
-        blob = self._store(page_id).get(self._version, page_id)
+        try:
+            blob = self._store(page_id).get(self._version, page_id)
+        except Py4JError:
+            # Spark drops the generated classes of a store once a hundred others are younger.
+            self._close_stores()
+            blob = self._store(page_id).get(self._version, page_id)
         return None if blob is None else self._cache(page_id, blob)
 
     def states(self, level: int) -> Iterator[State]:
@@ -97,10 +103,13 @@ class CheckpointReader:
 
     def close(self) -> None:
         """Close the stores and drop the cache."""
+        self._close_stores()
+        self._forget()
+
+    def _close_stores(self) -> None:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
-        self._forget()
 
     def _forget(self) -> None:
         self._cached.clear()

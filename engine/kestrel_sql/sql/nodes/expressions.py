@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import sys
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -28,6 +29,13 @@ class ComparisonOp(Enum):
     GREATER_THAN_OR_EQUAL = ">="
     IS_DISTINCT_FROM = "IS DISTINCT FROM"
     IS_NOT_DISTINCT_FROM = "IS NOT DISTINCT FROM"
+
+
+_FRAMES = 4_000
+"""More frames than recursive functions take for the largest expression (`kestrel_sql.sql.parse.nesting`)."""
+
+# In Spark's workers, too: they import what they compute.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
 
 
 class ArithmeticOp(Enum):

@@ -26,7 +26,7 @@ from kestrel_sql.sql.nodes.statements import (
     Window,
 )
 from kestrel_sql.sql.parse.grammar_tables import parser_of
-from kestrel_sql.sql.parse.nesting import MAX_DEPTH, is_deep
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS, is_too_large
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
 from kestrel_sql.sql.parse.tokens import (
@@ -235,15 +235,16 @@ def _run(start: str, piece: StatementTokens) -> Any:
         except UnexpectedToken:
             raise _failure(start, piece, index) from None
         except RecursionError:
-            raise _too_deep(piece) from None
-    if len(tokens) > MAX_DEPTH and is_deep(result):
-        raise _too_deep(piece)
+            # Names of lambdas are bound as soon as a lambda ends.
+            raise _too_large(piece) from None
+    if len(tokens) > min(MAX_DEPTH, MAX_TERMS) and is_too_large(result):
+        raise _too_large(piece)
     return result
 
 
-def _too_deep(piece: StatementTokens) -> SqlSyntaxError:
+def _too_large(piece: StatementTokens) -> SqlSyntaxError:
     return SqlSyntaxError(
-        f"The statement is nested too deeply: at most {MAX_DEPTH} levels are allowed",
+        f"The statement is too large: an expression may nest {MAX_DEPTH} levels and chain {MAX_TERMS} terms",
         span=_outer_span(piece),
         hint="split it: compute the inner expressions in one query and use their results in another",
     )

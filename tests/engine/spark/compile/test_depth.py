@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types.sql_types import BOOLEAN, INTEGER
 
@@ -45,7 +45,9 @@ def test_as_many_alternatives_as_a_statement_may_have_are_written() -> None:
     assert written(" OR ".join(f"X = {number}" for number in range(190))).count("`or`(") == 189
 
 
-def test_an_expression_that_is_too_deep_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="nested too deeply") as caught:
-        written("X" + " + X" * 190)
-    assert caught.value.hint is not None
+@pytest.mark.parametrize(
+    "text",
+    ["X" + " + X" * (MAX_TERMS - 1), "ABS(" * (MAX_DEPTH - 2) + "X" + " + X" * (MAX_TERMS - 1) + ")" * (MAX_DEPTH - 2)],
+)
+def test_the_largest_expressions_are_written(text: str) -> None:
+    assert written(text).count("`X`") >= MAX_TERMS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.engine import MemoryEngine
@@ -45,8 +46,17 @@ def records(first: int, last: int) -> list[Record]:
     ]
 
 
+class Gone:
+    """An object of the JVM whose class is no longer loaded."""
+
+    def apply(self, row: object) -> object:
+        raise Py4JError("the class is not found")
+
+
 @pytest.mark.parametrize("changelogs", ["false", "true"])
-def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path, changelogs: str) -> None:
+def test_pages_of_two_levels_as_of_the_last_batch(
+    tmp_path: Path, changelogs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built, runner = pipeline(), ResumableRunner(open_test_session().newSession())
     runner.spark.conf.set(CHANGELOGS, changelogs)
     stream = runner.stream()
@@ -71,6 +81,11 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path, changelogs: st
 
     advance(0, 100)
     assert [size(group) for group in range(20)] == [5] * 20
+    # Spark drops generated classes, and with them what the stores hold of them.
+    for store in reader._stores.values():
+        monkeypatch.setattr(store, "_projection", Gone())
+    reader._forget()
+    assert size(1) == 5
     advance(100, 110)
     assert reader.version() == 2
     assert size(7) == 6

@@ -1,0 +1,58 @@
+"""What queries of `kestrel serve` on a broker leave open once they have ended.
+
+    python -m tests.bench leaks
+
+Environment variable, with what it is by default: COUNT=2000, the push queries, and as many queries that are made and
+dropped. Prints threads, descriptors and resident memory of the server's process after the first, and after the last.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from kestrel_sql.kafka.broker.broker import Broker
+from tests.bench.measure import machine
+from tests.kafka.servers import Server, Servers, eventually
+
+COUNT = int(os.environ.get("COUNT", "2000"))
+
+
+def main() -> None:
+    """Print the figures."""
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        broker = stack.enter_context(Broker.start())
+        servers = Servers(broker.address, Path(folder), stack)
+        server = servers.start()
+        eventually(server.is_up, server)
+        source, made = f"{servers.service}s", f"{servers.service}made"
+        server.ksql(f"CREATE STREAM s (id INT KEY) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON', PARTITIONS=1);")
+        server.ksql("INSERT INTO s (id) VALUES (1);")
+        run(server, made, [0])
+        time.sleep(5)
+        print(f"after the first: {figures(server)}", flush=True)
+        run(server, made, range(1, COUNT + 1))
+        time.sleep(5)
+        print(f"after {COUNT} of each: {figures(server)}")
+
+
+def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
+    """Start and end a push query, then a persistent one with a numbered topic, again and again."""
+    for number in numbers:
+        server.query("SELECT id FROM s EMIT CHANGES LIMIT 1;")
+        query = server.ksql(f"CREATE STREAM made WITH (KAFKA_TOPIC='{topic}{number}') AS SELECT * FROM s;")
+        eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
+        server.ksql(f"TERMINATE {query[0]['commandStatus']['queryId']}; DROP STREAM made DELETE TOPIC;")
+
+
+def figures(server: Server) -> str:
+    """Threads, descriptors and memory of a server's process."""
+    process = Path(f"/proc/{server.process}")
+    threads, descriptors = (len([*(process / kind).iterdir()]) for kind in ("task", "fd"))
+    pages = int((process / "statm").read_text().split()[1])
+    return f"{threads} threads, {descriptors} descriptors, {pages * os.sysconf('SC_PAGE_SIZE') >> 20} MB"
