@@ -23,8 +23,11 @@ def _halves(match: re.Match[str]) -> str:
 
 
 def whole(text: str) -> str:
-    """Join the halves of characters; a half without the other one stays."""
-    return text if text.isascii() else text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+    """Join the halves of characters; a half without the other one, which no string of Spark holds, becomes `?`."""
+    if text.isascii():
+        return text
+    joined = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+    return joined.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode_utf8(data: bytes) -> str:

@@ -102,4 +102,8 @@ def _decimal(op: ArithmeticOp, left: decimal.Decimal, right: decimal.Decimal, re
                 raise ArithmeticError("Rounding necessary")
             return quotient
         case ArithmeticOp.MODULUS:
+            whole = abs(int(ROUNDING.divide_int(left, right)))
+            beyond = len(str(whole)) - result.precision
+            if beyond > 0 and whole % 10**beyond:
+                raise ArithmeticError("Division impossible")
             return ROUNDING.remainder(left, right)

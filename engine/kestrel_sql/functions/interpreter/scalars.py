@@ -18,7 +18,6 @@ from typing import Any
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import cast_value, saturating_int
 from kestrel_sql.functions.interpreter.equality import equality_key, sort_key
-from kestrel_sql.functions.library.spark_sql.size_limits import check_size
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
 from kestrel_sql.java.time.text import checked_time
@@ -28,6 +27,9 @@ from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 
 Implementation = Callable[..., Any]
+
+_MOST_MS = (2**63 - 1) // 1_000_000
+"""The longest span that Java adds to a time, which it counts in nanoseconds."""
 
 _CONTROL = "".join(map(chr, range(33)))
 
@@ -93,35 +95,6 @@ def _field(types: CallTypes, wanted: str | None, *texts: str | None) -> int:
     return 0 if wanted is None or wanted not in texts else texts.index(wanted) + 1
 
 
-def _instr(types: CallTypes, value: str | None, part: str | None) -> int:
-    return 0 if not value or part is None else value.find(part) + 1
-
-
-def _pad(left: bool) -> Implementation:
-    def implementation(types: CallTypes, value: Any, length: int, padding: Any) -> Any:
-        if length < 0 or not padding:
-            return None
-        check_size(length)
-        fill = (padding * max(0, -(-(length - len(value)) // len(padding))))[: max(0, length - len(value))]
-        return (fill + value if left and fill else value + fill)[:length]
-
-    return implementation
-
-
-def _replace(types: CallTypes, value: str, old: str, new: str) -> str:
-    check_size(len(value) + (value.count(old) if old else len(value) + 1) * len(new))
-    return value.replace(old, new)
-
-
-def _split(types: CallTypes, value: str, delimiter: str) -> list[str]:
-    return value.split(delimiter) if delimiter else list(value) or [""]
-
-
-def _substring(types: CallTypes, value: Any, position: int, length: int | None = None) -> Any:
-    start = max(len(value) + position, 0) if position < 0 else max(position - 1, 0)
-    return value[start:] if length is None else value[start : start + max(length, 0)]
-
-
 def _shift_instant(sign: int) -> Implementation:
     def implementation(types: CallTypes, unit: str, count: int, instant: int) -> int:
         return wrap_integer(instant + sign * count * UNIT_MS[unit], 64)
@@ -139,7 +112,8 @@ def _shift_date(sign: int) -> Implementation:
 
 def _shift_time(sign: int) -> Implementation:
     def implementation(types: CallTypes, unit: str, count: int, clock: int) -> int:
-        return (checked_time(clock) + sign * count * UNIT_MS[unit]) % DAY_MS
+        span = max(-_MOST_MS - 1, min(_MOST_MS, sign * count * UNIT_MS[unit]))
+        return (checked_time(clock) + span) % DAY_MS
 
     return implementation
 
@@ -183,13 +157,11 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "greatest": _extreme(max),
     "greatest_decimal": _extreme(max),
     "ifnull": _first,
-    "instr": _instr,
     "lcase": lambda types, value: value.lower(),
     "least": _extreme(min),
     "least_decimal": _extreme(min),
     "len_bytes": lambda types, value: len(value),
     "len_text": lambda types, value: len(units(value)),
-    "lpad": _pad(left=True),
     "md5": lambda types, value: hashlib.md5(value.encode(), usedforsecurity=False).hexdigest(),
     "nullif": lambda types, value, unwanted: (
         None if value is not None and equality_key(value) == equality_key(unwanted) else value
@@ -197,15 +169,11 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "pi": lambda types: math.pi,
     "radians": _real(math.radians),
     "random": lambda types: random.random(),
-    "replace": _replace,
     "round_double": _round_double,
     "round_whole": _same,
-    "rpad": _pad(left=False),
     "sign": _sign,
     "sinh": _real(fdlibm.sinh),
-    "split": _split,
     "sqrt": _real(math.sqrt),
-    "substring": _substring,
     "tanh": _real(fdlibm.tanh),
     "timeadd": _shift_time(1),
     "timestampadd": _shift_instant(1),

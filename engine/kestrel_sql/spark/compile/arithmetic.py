@@ -105,15 +105,8 @@ def _decimal(
 
 def digits_between(op: ArithmeticOp, types: tuple[SqlType | None, SqlType | None], result: Decimal) -> int:
     """Return the digits of the largest number on the way to a result: Spark fails, or rounds, beyond its 38."""
-    dividend, divisor = map(_decimal_of, types)
-    match op:
-        case ArithmeticOp.DIVIDE:
-            # The dividend times a power of 10, whose remainder tells whether the quotient is exact.
-            return dividend.precision + result.scale + 2
-        case ArithmeticOp.MODULUS:
-            return dividend.precision - dividend.scale + divisor.scale
-        case _:
-            return result.precision
+    # A division needs the dividend times a power of 10, whose remainder tells whether the quotient is exact.
+    return _decimal_of(types[0]).precision + result.scale + 2 if op is ArithmeticOp.DIVIDE else result.precision
 
 
 def _as_decimal(value: Tree, sql_type: SqlType | None) -> Tree:

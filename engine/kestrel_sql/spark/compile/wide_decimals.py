@@ -70,6 +70,9 @@ _MAKERS = ("AS_MAP", "TRANSFORM")
 
 def _gives_wide(bound: Bound) -> bool:
     if isinstance(bound.node, e.Arithmetic) and isinstance(bound.type, Decimal):
+        if bound.node.op is e.ArithmeticOp.MODULUS:
+            # Whether the quotient has too many digits is not seen from the remainder.
+            return True
         left, right = (child.type for child in bound.children)
         between = digits_between(bound.node.op, (left, right), bound.type)
         return max(bound.type.precision, between) > MAX_PRECISION

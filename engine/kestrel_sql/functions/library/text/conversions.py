@@ -11,7 +11,7 @@ from sqlglot import exp
 from kestrel_sql.functions.declaration import python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, number, op, text
 from kestrel_sql.java.base64_text import decode_base64
-from kestrel_sql.java.utf16 import decode_utf8
+from kestrel_sql.java.utf16 import decode_utf8, whole
 
 
 def _from_hex(value: str) -> bytes:
@@ -90,19 +90,13 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u+\+?([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.DOTALL)
 
 
-def _whole_text(units: str) -> str:
-    """Join surrogate pairs; a lone surrogate becomes `?`, as Java writes it in UTF-8."""
-    joined = units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-    return joined.encode("utf-8", "replace").decode("utf-8")
-
-
 @python_scalar("(code INT) -> STRING", name="CHR", display_name="Chr")
 def chr_code(code: int) -> str | None:
     """Return the character with a Unicode code point; NULL if there is none.
 
     Example: CHR(75) -> 'K'
     """
-    return _whole_text(chr(code)) if 0 <= code <= 0x10FFFF else None
+    return whole(chr(code)) if 0 <= code <= 0x10FFFF else None
 
 
 @python_scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
@@ -120,7 +114,7 @@ def chr_escaped(escaped: str) -> str | None:
             return chr(int(unit, 16))
         return chr(int(octal, 8)) if octal is not None else _ESCAPES.get(other, other)
 
-    return _whole_text(_ESCAPE.sub(character, escaped))
+    return whole(_ESCAPE.sub(character, escaped))
 
 
 @scalar("() -> STRING", name="UUID", deterministic=False)

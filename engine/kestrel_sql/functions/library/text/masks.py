@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from kestrel_sql.functions.declaration import Nulls, python_scalar
+from kestrel_sql.java.utf16 import units, whole
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 _CLASSES = {"Lu": 0, "Ll": 1, "Nd": 2}
 _DEFAULTS = ("X", "x", "n", "-")
@@ -13,12 +17,16 @@ _COUNTED = ("(input STRING, count INT NOT NULL) -> STRING", f"(input STRING, cou
 
 
 def _masked(value: str, masks: tuple[str | None, ...]) -> str:
-    return "".join(_mask_of(character, masks) for character in value)
+    """Mask UTF-16 units; the first half of a character counts as the whole of it, and its second half again."""
+    if value.isascii():
+        return "".join(_mask_of(character, masks) for character in value)
+    pairs = (value[at : at + 2] if _PAIR.match(value, at) else value[at] for at in range(len(value)))
+    return "".join(_mask_of(whole(pair), masks) for pair in pairs)
 
 
 def _mask_of(character: str, masks: tuple[str | None, ...]) -> str:
     mask = masks[_CLASSES.get(unicodedata.category(character), 3)]
-    return character if mask is None else mask
+    return units(character) if mask is None else mask
 
 
 def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tuple[str | None, ...]]:
@@ -39,7 +47,7 @@ def mask(value: str | None, *masks: str | None) -> str | None:
     Example: MASK('My Test $123') -> 'Xx-Xxxx--nnn'
     """
     _, used_masks = _checked(0, masks)
-    return None if value is None else _masked(value, used_masks)
+    return None if value is None else whole(_masked(units(value), used_masks))
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
@@ -49,7 +57,10 @@ def mask_left(value: str | None, count: int | None, *masks: str | None) -> str |
     Example: MASK_LEFT('My Test $123', 4) -> 'Xx-Xest $123'
     """
     size, used_masks = _checked(count, masks)
-    return None if value is None else _masked(value[:size], used_masks) + value[size:]
+    if value is None:
+        return None
+    given = units(value)
+    return whole(_masked(given[:size], used_masks) + given[size:])
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
@@ -61,8 +72,9 @@ def mask_right(value: str | None, count: int | None, *masks: str | None) -> str 
     size, used_masks = _checked(count, masks)
     if value is None:
         return None
-    at = max(0, len(value) - size)
-    return value[:at] + _masked(value[at:], used_masks)
+    given = units(value)
+    at = max(0, len(given) - size)
+    return whole(given[:at] + _masked(given[at:], used_masks))
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
@@ -72,7 +84,10 @@ def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> 
     Example: MASK_KEEP_LEFT('My Test $123', 4) -> 'My Txxx--nnn'
     """
     size, used_masks = _checked(count, masks)
-    return None if value is None else value[:size] + _masked(value[size:], used_masks)
+    if value is None:
+        return None
+    given = units(value)
+    return whole(given[:size] + _masked(given[size:], used_masks))
 
 
 @python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
@@ -84,5 +99,6 @@ def mask_keep_right(value: str | None, count: int | None, *masks: str | None) ->
     size, used_masks = _checked(count, masks)
     if value is None:
         return None
-    at = max(0, len(value) - size)
-    return _masked(value[:at], used_masks) + value[at:]
+    given = units(value)
+    at = max(0, len(given) - size)
+    return whole(_masked(given[:at], used_masks) + given[at:])

@@ -1,12 +1,9 @@
-"""Functions of strings.
-
-Native bodies count characters as Spark does, in code points. They differ from Java's UTF-16 units only for characters
-beyond the Basic Multilingual Plane.
-"""
+"""Functions of strings, which count in UTF-16 units: a character beyond U+FFFF has two (rule U4.9)."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from sqlglot import exp
 
@@ -14,21 +11,19 @@ from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, sca
 from kestrel_sql.functions.library.spark_sql.expressions import (
     Tree,
     all_of,
-    any_of,
     call,
     case,
     cast,
     if_,
     is_simple,
     let,
-    not_,
     null,
     number,
     op,
     text,
 )
-from kestrel_sql.functions.library.spark_sql.size_limits import MAX_SIZE, too_large
-from kestrel_sql.functions.library.text.like import quote
+from kestrel_sql.functions.library.spark_sql.size_limits import check_size
+from kestrel_sql.java.utf16 import units, whole
 
 
 def _empty_bytes() -> Tree:
@@ -112,40 +107,41 @@ def initcap(value: str) -> str:
     """
     text = value.lower().lstrip(" \t\n\x0b\f\r")
     if " " not in text and text.isprintable():
-        return text[:1].upper() + text[1:]
+        return _capital(text)
     if _RARE_BLANK.search(text):
-        return _WORD.sub(lambda match: match.group(1) + match.group(2).upper(), text)
-    return " ".join([word[:1].upper() + word[1:] for word in text.split(" ")])
+        return _WORD.sub(lambda match: match.group(1) + _capital(match.group(2)), text)
+    return " ".join([_capital(word) for word in text.split(" ")])
 
 
-@scalar("(input STRING, part STRING) -> INT", nulls=Nulls.BODY, display_name="instr")
-def instr(value: Tree, part: Tree) -> Tree:
-    """Return the position of the first `part`, counted from 1; 0 if there is none or an argument is NULL.
-
-    Example: INSTR('CORPORATE FLOOR', 'OR') -> 2
-    """
-    return if_(op(exp.EQ, value, text("")), number(0), call("coalesce", call("instr", value, part), number(0)))
+def _capital(word: str) -> str:
+    """Capitalise a word; half of a character beyond U+FFFF, which Java takes for the first letter, stays."""
+    return word[:1].upper() + word[1:] if word[:1] <= "\uffff" else word
 
 
 @python_scalar(
+    "(input STRING, part STRING) -> INT",
     "(input STRING, part STRING, position INT NOT NULL) -> INT",
     "(input STRING, part STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
-    name="INSTR",
     nulls=Nulls.BODY,
     display_name="instr",
 )
-def instr_from(value: str | None, part: str | None, position: int | None, occurrence: int | None = 1) -> int:
-    """Return the position of the `occurrence`th `part` from `position` on; a negative `position` searches backwards.
+def instr(text: str | None, part: str | None, position: int | None = 1, occurrence: int | None = 1) -> int:
+    """Return the position of the `occurrence`th `part` from `position` on, counted from 1; 0 if there is none.
+
+    A negative `position` searches backwards. A NULL string gives 0.
 
     Example: INSTR('CORPORATE FLOOR', 'OR', -3, 2) -> 2
     """
     if position is None or occurrence is None:
         raise ValueError("position and occurrence must not be NULL")
-    if value is None or part is None or abs(position) > len(value):
+    if text is None or part is None:
+        return 0
+    value, wanted = units(text), units(part)
+    if abs(position) > len(value):
         return 0
     if position < 0:
-        return _last_ordinal(value[: len(value) + position + 1], part, occurrence) + 1
-    return _ordinal(value, part, max(position - 1, 0), occurrence) + 1
+        return _last_ordinal(value[: len(value) + position + 1], wanted, occurrence) + 1
+    return _ordinal(value, wanted, max(position - 1, 0), occurrence) + 1
 
 
 def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
@@ -209,15 +205,13 @@ def len_bytes(value: Tree) -> Tree:
     return call("octet_length", value)
 
 
-def _padded(function: str, value: Tree, length: Tree, padding: Tree) -> Checked:
-    nothing = any_of(op(exp.LT, length, number(0)), op(exp.EQ, call("octet_length", padding), number(0)))
-    if isinstance(length, exp.Literal) and int(length.name) <= MAX_SIZE:
-        if isinstance(padding, exp.Literal) and padding.name:
-            return Checked(call(function, value, length, padding))
-        return Checked(if_(nothing, null(), call(function, value, length, padding)))
-    large = all_of(too_large(length), not_(nothing))
-    unusable = any_of(nothing, too_large(length))
-    return Checked(if_(unusable, null(), call(function, value, length, padding)), large, null_on_failure=True)
+def _padding(value: str | bytes, length: int, padding: str | bytes) -> Any:
+    """Return what fills `value` up to `length`; None if nothing can."""
+    if length < 0 or not padding:
+        return None
+    check_size(length)
+    missing = max(0, length - len(value))
+    return (padding * -(-missing // len(padding)))[:missing]
 
 
 _PADS = (
@@ -226,8 +220,8 @@ _PADS = (
 )
 
 
-@scalar(*_PADS, display_name="LPad")
-def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
+@python_scalar(*_PADS, display_name="LPad")
+def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the left with `padding`, or truncate on the right, to `length`.
 
     The result is NULL for a negative length or an empty padding.
@@ -236,11 +230,13 @@ def lpad(value: Tree, length: Tree, padding: Tree) -> Checked:
 
     Example: LPAD('ab', 4, '-') -> '--ab'
     """
-    return _padded("lpad", value, length, padding)
+    given = _split(value)
+    filling = _padding(given, length, _split(padding))
+    return None if filling is None else _joined((filling + given)[:length])
 
 
-@scalar(*_PADS, display_name="RPad")
-def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
+@python_scalar(*_PADS, display_name="RPad")
+def rpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the right with `padding`, or truncate, to `length`.
 
     The result is NULL for a negative length or an empty padding.
@@ -249,71 +245,40 @@ def rpad(value: Tree, length: Tree, padding: Tree) -> Checked:
 
     Example: RPAD('ab', 4, '-') -> 'ab--'
     """
-    return _padded("rpad", value, length, padding)
+    given = _split(value)
+    filling = _padding(given, length, _split(padding))
+    return None if filling is None else _joined((given + filling)[:length])
 
 
-@scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
-def replace(value: Tree, old: Tree, new: Tree) -> Checked:
+def _split(value: str | bytes) -> Any:
+    return units(value) if isinstance(value, str) else value
+
+
+def _joined(value: str | bytes) -> str | bytes:
+    return whole(value) if isinstance(value, str) else value
+
+
+@python_scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
+def replace(value: str, old: str, new: str) -> str:
     """Replace every `old` by `new`; an empty `old` matches between all characters.
 
     A result of more than 16777216 characters is an error.
 
     Example: REPLACE('banana', 'an', 'o') -> 'booa'
     """
-    arguments = [value, old, new]
-    if isinstance(old, exp.Literal) and isinstance(new, exp.Literal) and old.name:
-        growth = -(-len(new.name.encode()) // len(old.name.encode()))
-        if growth <= 1:
-            return Checked(_replacement(value, old, new))
-        if growth <= _SMALL_GROWTH:
-            large = too_large(call("octet_length", value), MAX_SIZE // growth)
-            return Checked(if_(large, null(), _replacement(value, old, new)), large, null_on_failure=True)
-    fails = let(arguments, _result_too_large)
-    return Checked(
-        let(arguments, lambda v, o, n: if_(_result_too_large(v, o, n), null(), _replacement(v, o, n))),
-        fails,
-        null_on_failure=True,
-    )
+    given, wanted, other = units(value), units(old), units(new)
+    check_size(len(given) + (given.count(wanted) if wanted else len(given) + 1) * len(other))
+    return whole(given.replace(wanted, other))
 
 
-_SMALL_GROWTH = 16
-"""Up to this growth no string from a Kafka record becomes too large, so its own size decides."""
-
-
-def _replacement(value: Tree, old: Tree, new: Tree) -> Tree:
-    spread = call("concat", new, call("array_join", call("split", value, text("")), new), new)
-    replaced = (op(exp.NEQ, old, text("")), call("replace", value, old, new))
-    return (
-        replaced[1]
-        if isinstance(old, exp.Literal) and old.name
-        else case([replaced, (op(exp.EQ, value, text("")), new)], spread)
-    )
-
-
-def _result_too_large(value: Tree, old: Tree, new: Tree) -> Tree:
-    """Test if the result is too large; count occurrences only if the result could be too large at all."""
-    size = cast(call("length", value), "BIGINT")
-    upper_bound = op(exp.Mul, op(exp.Add, size, number(1)), op(exp.Add, call("length", new), number(1)))
-    remaining_length = call("length", call("replace", value, old, text("")))
-    count = op(exp.IntDiv, op(exp.Sub, size, remaining_length), call("greatest", call("length", old), number(1)))
-    occurrences = if_(op(exp.EQ, old, text("")), op(exp.Add, size, number(1)), count)
-    return if_(
-        too_large(upper_bound), too_large(op(exp.Add, size, op(exp.Mul, occurrences, call("length", new)))), exp.false()
-    )
-
-
-@scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
-def split(value: Tree, delimiter: Tree) -> Tree:
+@python_scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
+def split(value: str, delimiter: str) -> list[str]:
     r"""Split at every `delimiter` and keep empty parts; an empty delimiter splits into characters.
 
     Example: SPLIT('a.b.', '.') -> ARRAY['a', 'b', '']
     """
-    if isinstance(delimiter, exp.Literal) and delimiter.name:
-        return call("split", value, text("".join(map(quote, delimiter.name))))
-    # A quoted pattern ends at \E, so quote an \E in the delimiter separately.
-    safe = call("replace", delimiter, text(r"\E"), text(r"\E\\E\Q"))
-    pattern = call("concat", text(r"\Q"), safe, text(r"\E"))
-    return if_(op(exp.EQ, delimiter, text("")), call("split", value, text("")), call("split", value, pattern))
+    given = units(value)
+    return [whole(part) for part in given.split(units(delimiter))] if delimiter else list(map(whole, given)) or [""]
 
 
 @python_scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
@@ -348,25 +313,15 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
 _SUBSTRINGS = ("(input {0}, position INT) -> {0}", "(input {0}, position INT, length INT) -> {0}")
 
 
-def _start(position: Tree, size: Tree) -> Tree:
-    if isinstance(position, exp.Literal):
-        return position
-    from_end = call("greatest", op(exp.Add, op(exp.Add, size, position), number(1)), number(1))
-    return if_(op(exp.LT, position, number(0)), from_end, position)
-
-
-@scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
-def substring(value: Tree, position: Tree, length: Tree | None = None) -> Tree:
+@python_scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
+def substring(value: str | bytes, position: int, length: int | None = None) -> str | bytes:
     """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 means 1.
 
     Example: SUBSTRING('stream', -3, 2) -> 'ea'
     """
-    start = _start(position, call("length", value))
-    if length is None:
-        return call("substring", value, start)
-    return call(
-        "substring", value, start, length if isinstance(length, exp.Literal) else call("greatest", length, number(0))
-    )
+    given = _split(value)
+    start = max(len(given) + position, 0) if position < 0 else max(position - 1, 0)
+    return _joined(given[start:] if length is None else given[start : start + max(length, 0)])
 
 
 _CONTROL = "".join(map(chr, range(33)))
