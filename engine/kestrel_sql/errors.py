@@ -28,14 +28,17 @@ class EngineError(Exception):
     """Base class of all errors that a user can act on.
 
     `message` is one sentence that names the thing, `span` is its position in the statement text, and `hint` says
-    what to try.
+    what to try. `public` is the message without the values of the user that it repeats, None if it repeats none.
     """
 
     code: ClassVar[str] = "ENGINE_ERROR"
 
-    def __init__(self, message: str, *, span: Span | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, span: Span | None = None, hint: str | None = None, public: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.public = public
         self.span = span
         self.hint = hint
 
@@ -50,11 +53,12 @@ class EngineError(Exception):
 
     def details(self, text: str | None = None) -> list[str]:
         """Return the lines below the message: the offending part of `text`, underlined, and the hint."""
-        lines = _underline(text, self.span) if self.span and text is not None else []
+        lines = underline(text, self.span) if self.span and text is not None else []
         return [*lines, f"  hint: {self.hint}"] if self.hint else lines
 
 
-def _underline(text: str, span: Span) -> list[str]:
+def underline(text: str, span: Span) -> list[str]:
+    """Return the line of `text` where a span begins, and carets under the span."""
     # Not splitlines(): the parser counts line feeds only, and a string literal may hold other line separators.
     source = text.split("\n")
     if not 0 < span.line <= len(source):

@@ -12,6 +12,7 @@ from kestrel_sql.errors import (
     RegistryMissingError,
     StatementError,
 )
+from kestrel_sql.server.secrets import told, without_values
 
 BAD_REQUEST = 40000
 BAD_STATEMENT = 40001
@@ -53,7 +54,7 @@ class ApiError(Exception):
         self.code = code
         self.status = code // 100 if status is None else status
         self.message = message
-        self.statement = statement
+        self.statement = None if statement is None else without_values(statement)
         self.headers = headers or {}
 
     @property
@@ -72,7 +73,7 @@ class ApiError(Exception):
 
 def api_error(error: EngineError, statement: str, text: str | None = None) -> ApiError:
     """Tell an error of the engine about a statement; `text` is the whole text that its position counts in."""
-    message = "\n".join([error.message, *error.details(text)])
+    message = told(error, text)
     match error:
         case AccessError():
             return ApiError(KAFKA_FORBIDDEN, message)

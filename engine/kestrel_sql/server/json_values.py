@@ -83,10 +83,10 @@ def read_value(value: Any, column: Column) -> object:
     """
     try:
         return _read(value, column.type)
-    except (_UnfitError, InvalidOperation) as error:
+    except (_UnfitError, TypeMismatchError) as error:
         raise TypeMismatchError(
             f"Can't coerce a field of type {_kind(value)} to column {t.quote(column.name)} of type {column.type}",
-            hint=str(error) or None,
+            hint=error.hint if isinstance(error, TypeMismatchError) else str(error) or None,
         ) from error
 
 
@@ -108,7 +108,7 @@ def _read(value: Any, sql_type: t.SqlType) -> object:
             return _read_decimal(value, precision, scale)
         case ((t.INTEGER | t.BIGINT), int()) if not isinstance(value, bool):
             if not -_RANGES[sql_type] <= value < _RANGES[sql_type]:
-                raise _UnfitError(f"{value} is out of range")
+                raise _UnfitError("the number is out of range")
             return value
         case t.DOUBLE, int() | float() | Decimal() if not isinstance(value, bool):
             return float(value)
@@ -132,10 +132,13 @@ def _read_nested(value: Any, sql_type: t.SqlType) -> object:
 
 
 def _read_decimal(value: str | int | float | Decimal, precision: int, scale: int) -> Decimal:
-    number = Decimal(repr(value) if isinstance(value, float) else value)
-    if not number.is_finite():
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+        rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
+    except InvalidOperation:
+        raise _UnfitError(f"it is no number that a DECIMAL({precision}, {scale}) holds") from None
+    if not rounded.is_finite():
         raise _UnfitError("not a number")
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
     if len(rounded.as_tuple().digits) > precision and rounded:
         raise _UnfitError(f"it has more than {precision} digits")
     return rounded

@@ -8,6 +8,7 @@ from typing import Any
 from kestrel_sql.errors import PropertyError
 from kestrel_sql.planner.config import IMMUTABLE, Config, is_known
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
+from kestrel_sql.server.secrets import told
 from kestrel_sql.sql.nodes.statements import AlterSystem
 
 FIXED = frozenset(
@@ -59,7 +60,7 @@ def with_properties(config: Config, properties: Mapping[str, object]) -> Config:
         try:
             config = _with_property(config, name, value)
         except PropertyError as error:
-            raise ApiError(BAD_REQUEST, error.render()) from error
+            raise ApiError(BAD_REQUEST, told(error)) from error
     return config
 
 

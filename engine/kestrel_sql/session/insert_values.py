@@ -133,5 +133,6 @@ def _timestamp(bound: Bound, value: object) -> int:
         return parse_partial_timestamp(value)
     milliseconds = coerce_value(value, bound.type, Column("ROWTIME", BIGINT))
     if not isinstance(milliseconds, int) or milliseconds < 0:
-        raise TypeMismatchError(f"ROWTIME must be milliseconds since 1970, not {value}", span=bound.node.span)
+        needed = "ROWTIME must be milliseconds since 1970"
+        raise TypeMismatchError(f"{needed}, not {value}", span=bound.node.span, public=needed)
     return milliseconds

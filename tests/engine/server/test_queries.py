@@ -170,7 +170,7 @@ def test_inserts_are_acknowledged_in_order(url: str) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ('{"id":1,"price":"x"}', "row 1: TYPE: Can't coerce a field of type String to column `PRICE`"),
+        ('{"id":1,"price":"x"}', "row 1: Can't coerce a field of type String to column `PRICE`"),
         ('{"item":"a"}', "row 1: Key field must be specified: ID"),
         ('{"id":1,"ID":2}', "row 1: Found duplicate column names"),
         ("[1]", "row 1: Invalid JSON"),

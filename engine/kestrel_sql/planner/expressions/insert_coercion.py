@@ -40,9 +40,17 @@ def coerce_value(value: object, source: SqlType | None, column: Column) -> objec
     try:
         return _coerce(value, source, column.type)
     except _UnfitError as error:
-        raise TypeMismatchError(
-            f"Expected type {column.type} for field `{column.name}` but got {source}({value})", hint=str(error) or None
-        ) from error
+        got = f"Expected type {column.type} for field `{column.name}` but got {source}"
+        shown = "" if isinstance(value, list | dict) else f"({value})"
+        raise TypeMismatchError(f"{got}{shown}", hint=str(error) or None, public=got) from error
+
+
+_WRITTEN: Mapping[SqlType, str] = {
+    BYTES: "bytes are written in base64",
+    TIMESTAMP: "a TIMESTAMP is written as 2020-05-26T23:59:58.000, with an optional offset such as +02:00",
+    DATE: "a DATE is written as 2020-05-26",
+    TIME: "a TIME is written as 23:59:58",
+}
 
 
 class _UnfitError(Exception):
@@ -88,9 +96,9 @@ def _fit(number: decimal.Decimal, target: Decimal) -> decimal.Decimal:
     with decimal.localcontext(prec=80):
         scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), rounding=decimal.ROUND_HALF_UP)
         if scaled != number:
-            raise _UnfitError(f"{number} has more than {target.scale} decimals")
+            raise _UnfitError(f"the number has more than {target.scale} decimals")
     if abs(scaled) >= 10 ** (target.precision - target.scale):
-        raise _UnfitError(f"{number} has more than {target.precision - target.scale} digits before the point")
+        raise _UnfitError(f"the number has more than {target.precision - target.scale} digits before the point")
     return scaled
 
 
@@ -105,5 +113,5 @@ def _parse(text: str, target: SqlType) -> object:
         if target == TIME:
             return parse_time(text)
     except (ValueError, binascii.Error, EngineError) as error:
-        raise _UnfitError(str(error)) from error
+        raise _UnfitError(_WRITTEN[target]) from error
     raise _UnfitError

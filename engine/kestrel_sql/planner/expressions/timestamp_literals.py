@@ -48,9 +48,12 @@ def parse_partial_timestamp(text: str) -> int:
     try:
         return parse_timestamp(text)
     except ValueError as error:
-        raise StatementError(
-            f"Failed to parse timestamp '{text}': {error}. "
+        required = (
             "Required format is: \"yyyy-MM-dd'T'HH:mm:ss.SSS\", with an optional numeric 4-digit timezone, for example "
             "'2020-05-26T23.59.58.000' or with tz: '2020-05-26T23.59.58.000+0200'. "
             'Partials are also supported, for example "2020-05-26"'
+        )
+        raise StatementError(
+            f"Failed to parse timestamp '{text}': {error}. {required}",
+            public=f"Failed to parse timestamp. {required}",
         ) from error

@@ -11,6 +11,7 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import PushQuery, ServedEngine
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
+from kestrel_sql.server.secrets import told
 from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is_stateless
 from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.sql.format.statements import format_statement
@@ -109,7 +110,7 @@ class Pushes(PushClients):
             later = (each.begin for each in [*shared.subscribers] if each.begin > start)
             rows = self._engine.advance_push(shared.push, min(later, default=self._engine.broker.arrivals))
         except EngineError as error:
-            shared.fail(ApiError(SERVER_ERROR, error.render()))
+            shared.fail(ApiError(SERVER_ERROR, told(error)))
         except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
             _log.exception("a push query failed")
             shared.fail(internal_error(error))

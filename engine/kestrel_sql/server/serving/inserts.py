@@ -17,6 +17,7 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import encoder
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError, api_error
 from kestrel_sql.server.json_values import read_value
+from kestrel_sql.server.secrets import told
 from kestrel_sql.server.service import Handed, Inserted
 from kestrel_sql.server.serving.backend import Written
 from kestrel_sql.session.source_records import SourceRecords
@@ -64,7 +65,7 @@ class RowInserter:
         except ApiError as error:
             refused = error
         except EngineError as error:
-            refused = ApiError(BAD_REQUEST, error.render())
+            refused = ApiError(BAD_REQUEST, told(error))
         return self._produce(records), refused
 
     def _object(self, line: bytes) -> dict[str, Any]:

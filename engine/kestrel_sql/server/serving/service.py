@@ -34,6 +34,7 @@ from kestrel_sql.server.errors import (
     api_error,
 )
 from kestrel_sql.server.properties import check_property, with_properties
+from kestrel_sql.server.secrets import told
 from kestrel_sql.server.service import (
     CommandStatus,
     Entity,
@@ -202,7 +203,7 @@ class ServedService:
         try:
             source = writable_source(column_name(target), self._engine.session.catalog, config)
         except EngineError as error:
-            raise ApiError(BAD_STATEMENT, error.render()) from error
+            raise ApiError(BAD_STATEMENT, told(error)) from error
         session = self._engine.session
         return RowInserter(source, session.serde(), self._engine.now, self._statements.produce, self._readers)
 

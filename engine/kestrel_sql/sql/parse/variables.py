@@ -91,6 +91,7 @@ class Variables:
             raise SqlSyntaxError(
                 f"Illegal argument at {position}. Got: '{value}'",
                 span=span,
+                public=f"Illegal argument at {position}.",
                 hint=f"the value of {reference} must be one identifier, quoted string or number, or TRUE or FALSE",
             )
         return tokens
