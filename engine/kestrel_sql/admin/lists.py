@@ -46,11 +46,14 @@ def _sources(kind: SourceKind) -> Callable[[EngineView], Answer]:
     return build
 
 
-def _topics(view: EngineView) -> Answer:
-    names = sorted({*view.broker.topics, *(source.topic for source in view.session.catalog.sources.values())})
-    counts = view.broker.partitions_and_replicas(names)
-    rows = ((name, *counts.get(name, (None, None)), view.broker.count(name)) for name in names)
-    return table(("Kafka Topic", ("Partitions", INTEGER), ("Replicas", INTEGER), ("Records", BIGINT)), rows)
+def _topics(*, hidden: bool) -> Callable[[EngineView], Answer]:
+    def build(view: EngineView) -> Answer:
+        names = view.topics(hidden=hidden)
+        counts = view.broker.partitions_and_replicas(names)
+        rows = ((name, *counts.get(name, (None, None)), view.broker.count(name)) for name in names)
+        return table(("Kafka Topic", ("Partitions", INTEGER), ("Replicas", INTEGER), ("Records", BIGINT)), rows)
+
+    return build
 
 
 def _queries(view: EngineView) -> Answer:
@@ -100,8 +103,8 @@ def _variables(view: EngineView) -> Answer:
 _LISTS: Mapping[str, Callable[[EngineView], Answer]] = {
     "STREAMS": _sources(SourceKind.STREAM),
     "TABLES": _sources(SourceKind.TABLE),
-    "TOPICS": _topics,
-    "ALL TOPICS": _topics,
+    "TOPICS": _topics(hidden=False),
+    "ALL TOPICS": _topics(hidden=True),
     "QUERIES": _queries,
     "TYPES": _types,
     "FUNCTIONS": _functions,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import Span
+from kestrel_sql.planner.internal_topics import is_hidden
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import Record
 
@@ -84,6 +85,11 @@ class EngineView:
             message = f"Could not find STREAM/TABLE '{name}' in the Metastore"
             raise self.session.catalog.missing_source(message, name, span)
         return source
+
+    def topics(self, *, hidden: bool) -> list[str]:
+        """The names of the topics, also of those without records; `hidden` adds those of `ksql.hidden.topics`."""
+        names = {*self.broker.topics, *(source.topic for source in self.session.catalog.sources.values())}
+        return sorted(name for name in names if hidden or not is_hidden(name, self.session.config))
 
     def state(self, query: PersistentQuery) -> str:
         """Return `ERROR`, `PAUSED`, `STARTING` or `RUNNING`."""

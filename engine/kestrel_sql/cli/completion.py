@@ -88,7 +88,7 @@ class SqlCompleter(Completer):
         session = self._engine.session
         sources = list(session.catalog.sources.values())
         names = [(_written(source.name), source.kind.value.lower()) for source in sources]
-        topics = [(name, "topic") for name in self._engine.broker.topics]
+        topics = [(name, "topic") for name in self._engine.broker.topics if not name.startswith("__")]
         functions = [(name, "function") for name in sorted(session.functions)]
         match context.clause:
             case "WITH":

@@ -1,4 +1,4 @@
-"""Topics that no statement writes or deletes: those of Kafka, of the schema registry, and of services (rule L6.24)."""
+"""Topics that no statement writes or deletes, or that are hidden: those of Kafka and of services (L6.24, L6.25)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from kestrel_sql.errors import PropertyError, Span, StatementError
 
 READ_ONLY = "ksql.readonly.topics"
+HIDDEN = "ksql.hidden.topics"
 
 _DEFAULT = "_confluent.*,__.*,_schemas,connect-configs,connect-offsets,connect-status,connect-statuses"
 _OF_SERVICES = "_confluent-ksql-.*"
@@ -20,11 +21,24 @@ def is_internal(topic: str, settings: Mapping[str, str]) -> bool:
     Raises:
         PropertyError: a pattern is no regular expression.
     """
-    patterns = [_OF_SERVICES, *settings.get(READ_ONLY, _DEFAULT).split(",")]
+    return re.fullmatch(_OF_SERVICES, topic) is not None or _matches(READ_ONLY, topic, settings)
+
+
+def is_hidden(topic: str, settings: Mapping[str, str]) -> bool:
+    """Whether a topic matches a pattern of `ksql.hidden.topics`.
+
+    Raises:
+        PropertyError: a pattern is no regular expression.
+    """
+    return _matches(HIDDEN, topic, settings)
+
+
+def _matches(setting: str, topic: str, settings: Mapping[str, str]) -> bool:
+    patterns = settings.get(setting, _DEFAULT).split(",")
     try:
         return any(re.fullmatch(pattern.strip(), topic) for pattern in patterns)
     except re.error as error:
-        raise PropertyError(f"Invalid value for configuration {READ_ONLY}: {error.pattern!r}: {error}") from error
+        raise PropertyError(f"Invalid value for configuration {setting}: {error.pattern!r}: {error}") from error
 
 
 def check_writable(topic: str, settings: Mapping[str, str], span: Span | None = None) -> None:

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
+from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.server.entities.functions import function_entry, function_names
 from kestrel_sql.server.entities.queries import query_description
-from kestrel_sql.server.entities.sources import running_query, source_description
+from kestrel_sql.server.entities.sources import running_query, source_description, topic_entries
 from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.admin import ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 
 NAME = "CTAS_T_0"
@@ -59,3 +63,29 @@ def test_how_far_a_query_has_read_is_told_by_task_and_by_topic(view: EngineView)
 def test_clients_count_a_query_that_starts_among_those_that_run(view: EngineView) -> None:
     found = running_query(view.session.queries[NAME], replace(view, starting=frozenset({NAME})))
     assert (found["state"], found["statusCount"]) == ("STARTING", {"RUNNING": 1})
+
+
+@pytest.mark.rules("R6.3")
+def test_a_function_shows_every_variation_with_named_arguments_and_a_category() -> None:
+    for name in FUNCTIONS:
+        written = {text for each in FUNCTIONS.get(name) for text in each.function.signatures}
+        variations = function_entry(name, FUNCTIONS)["functions"]
+        assert len(variations) == len(written), name
+        assert all(argument["name"] for each in variations for argument in each["arguments"]), name
+    types = [each["argumentTypes"] for each in function_entry("substring", FUNCTIONS)["functions"]]
+    assert ["VARCHAR", "INT", "INT"] in types
+    categories = {each["name"]: each["category"] for each in function_names(FUNCTIONS)}
+    assert (categories["MAX"], categories["EXPLODE"], categories["LPAD"]) == ("AGGREGATE", "TABLE", "STRING")
+    assert "" not in categories.values()
+
+
+@pytest.mark.rules("L6.25")
+def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> None:
+    for topic in ("__consumer_offsets", "_schemas", "_confluent-ksql-app__command_topic", "_own", "connect-status"):
+        view.broker.create(topic)  # type: ignore[attr-defined]
+    every = sorted({"s", "T", *view.broker.topics})
+    for hidden, names in ((False, ["T", "_own", "s"]), (True, every)):
+        word = "ALL TOPICS" if hidden else "TOPICS"
+        assert [each["name"] for each in topic_entries(view, hidden=hidden, extended=False)] == names
+        answer = list_objects(ListObjects(word), view)
+        assert [row[0] for row in answer.rows] == names

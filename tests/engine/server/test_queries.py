@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def test_a_pull_query_by_key_in_all_formats(url: str, version: str) -> None:
     assert answer("*/*") == f'{names}\n["tea",2,6.5]\n'
     assert answer("application/json") == f'[{names},["tea",2,6.5]]'
     header = '[{"header":{"queryId":"ID","schema":"`ITEM` STRING KEY, `N` BIGINT, `TOTAL` DOUBLE"}}'
-    assert answer(V) == header + ',\n{"row":{"columns":["tea",2,6.5]}}]\n'
+    assert answer(V) == header + ',\n{"row":{"columns":["tea",2,6.5]}}]'
     proto = json.loads(answer("application/vnd.ksql.v1+protobuf"))
     assert "string ITEM = 1;" in proto[0]["header"]["protoSchema"]
     assert proto[1]["row"]["protobufBytes"] == "CgN0ZWEQAhkAAAAAAAAaQA=="
@@ -77,8 +78,21 @@ def test_a_pull_query_by_key_in_all_formats(url: str, version: str) -> None:
 @pytest.mark.rules("R9.9")
 def test_a_pull_query_without_rows(url: str) -> None:
     text = curl("-H", f"Accept: {V}", f"{url}/query-stream", data=sql("SELECT * FROM totals WHERE item = 'none';"))
-    assert text.endswith('`TOTAL` DOUBLE"}}]\n')
+    assert text.endswith('`TOTAL` DOUBLE"}}]')
     assert len(json.loads(text)) == 1
+
+
+@pytest.mark.rules("R9.9")
+@pytest.mark.parametrize("accept", ["*/*", "application/json", V, "application/vnd.ksql.v1+protobuf"])
+def test_a_pull_query_sends_its_header_and_each_row_in_chunks_of_their_own(url: str, accept: str) -> None:
+    raw = curl(
+        "--http1.1", "--raw", "-H", f"Accept: {accept}", f"{url}/query-stream", data=sql("SELECT * FROM totals;")
+    )
+    chunks = re.split(r"(?:^|\n)[0-9a-f]+\n", raw)
+    header, first, second, *_ = chunks[1:]
+    assert "queryId" in header
+    assert "\n" not in header.rstrip()
+    assert all(re.search(r"\[\"(milk|tea)\",|protobufBytes", row) for row in (first, second))
 
 
 @pytest.mark.rules("R9.4", "R9.7")

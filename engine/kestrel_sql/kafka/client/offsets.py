@@ -110,12 +110,12 @@ class BrokerOffsets:
                 return None
 
     def names(self) -> list[str]:
-        """Return the names of all topics that are not internal to the broker."""
+        """Return the names of all topics."""
         try:
             found = self._admin.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
             raise self._failed(error.args[0], "its topics") from error
-        return sorted(name for name in found if not name.startswith("__"))
+        return sorted(found)
 
     def topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, Topic]:
         """Return the topics with these names that exist; `timeout` (s) replaces that of the object."""

@@ -26,7 +26,7 @@ class BrokerTopics:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of all topics that are not internal to the broker."""
+        """The names of all topics."""
         return tuple(self.offsets.names())
 
     def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:

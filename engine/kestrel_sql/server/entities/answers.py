@@ -126,11 +126,12 @@ def _descriptions(kind: SourceKind, view: EngineView, extended: bool) -> Entity:
     return {"@type": "source_descriptions", "sourceDescriptions": described}
 
 
-def _topics(view: EngineView, extended: bool) -> Entity:
-    return {
-        "@type": "kafka_topics_extended" if extended else "kafka_topics",
-        "topics": topic_entries(view, extended=extended),
-    }
+def _topics(*, hidden: bool) -> Callable[[EngineView, bool], Entity]:
+    def build(view: EngineView, extended: bool) -> Entity:
+        entries = topic_entries(view, hidden=hidden, extended=extended)
+        return {"@type": "kafka_topics_extended" if extended else "kafka_topics", "topics": entries}
+
+    return build
 
 
 def _queries(view: EngineView, extended: bool) -> Entity:
@@ -169,8 +170,8 @@ def _variables(view: EngineView, extended: bool) -> Entity:
 _LISTS: Mapping[str, Callable[[EngineView, bool], Entity]] = {
     "STREAMS": _sources(SourceKind.STREAM),
     "TABLES": _sources(SourceKind.TABLE),
-    "TOPICS": _topics,
-    "ALL TOPICS": _topics,
+    "TOPICS": _topics(hidden=False),
+    "ALL TOPICS": _topics(hidden=True),
     "QUERIES": _queries,
     "TYPES": _types,
     "FUNCTIONS": _functions,

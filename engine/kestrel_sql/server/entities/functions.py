@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from kestrel_sql.functions.declaration import Aggregate, Function, Tabular
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.signature import parse_signature
 
+_NAMES = re.compile(r"\b(?:STRING|INTEGER)\b")
+_CATEGORIES = {
+    "collections.arrays": "ARRAY",
+    "collections.lambdas": "LAMBDA",
+    "collections.maps": "MAP",
+    "collections.table_functions": "TABLE",
+    "nulls": "CONDITIONAL",
+    "numbers.bytes": "CONVERSIONS",
+    "numbers.reals": "MATHEMATICAL",
+    "numbers.rounding": "MATHEMATICAL",
+    "text.conversions": "STRING",
+    "text.json": "JSON",
+    "text.masks": "STRING",
+    "text.regex": "REGULAR EXPRESSION",
+    "text.strings": "STRING",
+    "text.urls": "URL",
+    "time.dates": "DATE / TIME",
+    "time.times": "DATE / TIME",
+    "time.timestamps": "DATE / TIME",
+}
+"""The categories of the modules of the library; everything else is OTHER."""
+
 
 def function_names(functions: Registry) -> list[dict[str, Any]]:
     """All functions by name."""
     return [
-        {"name": name, "type": _kind(functions.get(name)[0].function), "category": "OTHERS"}
+        {"name": name, "type": _kind(function), "category": _category(function)}
         for name in sorted(functions)
+        for function in (functions.get(name)[0].function,)
     ]
 
 
@@ -23,9 +47,9 @@ def function_entry(name: str, functions: Registry) -> dict[str, Any]:
     Raises:
         FunctionError: there is no such function.
     """
-    found = {overload.function.name: overload.function for overload in functions.get(name)}
-    first = next(iter(found.values()))
-    signatures = dict.fromkeys((text, each.doc.strip()) for each in found.values() for text in each.signatures)
+    found = list(dict.fromkeys(overload.function for overload in functions.get(name)))
+    first = found[0]
+    signatures = dict.fromkeys((text, each.doc.strip()) for each in found for text in each.signatures)
     return {
         "name": name.upper(),
         "description": first.doc.strip().split("\n", 1)[0],
@@ -43,15 +67,28 @@ def _kind(function: Function) -> str:
     return "TABLE" if isinstance(function, Tabular) else "SCALAR"
 
 
+def _category(function: Function) -> str:
+    """The category that ksqlDB files a function under."""
+    if isinstance(function, Aggregate):
+        return "AGGREGATE"
+    family = function.body.__module__.removeprefix("kestrel_sql.functions.library.")
+    return "OTHER" if function.name in ("AS_VALUE", "GEO_DISTANCE") else _CATEGORIES.get(family, "OTHER")
+
+
+def _type(pattern: object) -> str:
+    """A type as ksqlDB's functions name it."""
+    return _NAMES.sub(lambda name: {"STRING": "VARCHAR", "INTEGER": "INT"}[name[0]], str(pattern))
+
+
 def _variation(text: str, doc: str) -> dict[str, Any]:
     signature = parse_signature(text)
-    types = [str(parameter.pattern) for parameter in signature.parameters]
+    types = [_type(parameter.pattern) for parameter in signature.parameters]
     return {
         "arguments": [
-            {"name": parameter.name, "type": type_, "description": "", "isVariadic": parameter.variadic}
-            for parameter, type_ in zip(signature.parameters, types, strict=True)
+            {"name": parameter.name or f"col{at}", "type": type_, "description": "", "isVariadic": parameter.variadic}
+            for at, (parameter, type_) in enumerate(zip(signature.parameters, types, strict=True), 1)
         ],
-        "returnType": str(signature.returns),
+        "returnType": _type(signature.returns),
         "description": doc,
         "argumentTypes": types,
     }

@@ -103,12 +103,13 @@ def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
     }
 
 
-def topic_entries(view: EngineView, *, extended: bool) -> list[dict[str, Any]]:
-    """All topics by name; `replicaInfo` holds the number of replicas of each partition."""
-    names = sorted({*view.broker.topics, *(source.topic for source in view.session.catalog.sources.values())})
+def topic_entries(view: EngineView, *, hidden: bool, extended: bool) -> list[dict[str, Any]]:
+    """The topics by name; `replicaInfo` holds the number of replicas of each partition."""
+    names = view.topics(hidden=hidden)
+    counts = view.broker.partitions_and_replicas(names)
     entries = []
     for name in names:
-        partitions, replicas = view.broker.partitions_and_replicas([name]).get(name, (0, 0))
+        partitions, replicas = counts.get(name, (0, 0))
         entry: dict[str, Any] = {"name": name, "replicaInfo": [replicas] * partitions}
         if extended:
             entry |= {"consumerCount": 0, "consumerGroupCount": 0}

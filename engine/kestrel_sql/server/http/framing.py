@@ -76,17 +76,18 @@ class Frame:
         return b"".join(map(self.row, shown))
 
 
-def frame_of(framing: Framing, stream: RowStream) -> Frame:
-    """The frame of a query's answer."""
+def frame_of(framing: Framing, stream: RowStream, last: bytes) -> Frame:
+    """The frame of a query's answer; `last` ends an array of objects, unless that of a pull from a table."""
     match framing:
         case Framing.DELIMITED:
             return _delimited(stream)
         case Framing.JSON:
             return _array(stream)
         case Framing.OBJECTS:
-            return _objects(stream, {}, _columns_of(stream))
+            return _objects(stream, last, {}, _columns_of(stream))
         case Framing.PROTOBUF:
-            return _objects(stream, {"protoSchema": protobuf_schema(stream.columns)}, _protobuf_of(stream))
+            schema = {"protoSchema": protobuf_schema(stream.columns)}
+            return _objects(stream, last, schema, _protobuf_of(stream))
 
 
 def _metadata(stream: RowStream) -> dict[str, Any]:
@@ -117,20 +118,22 @@ def _array(stream: RowStream) -> Frame:
     )
 
 
-def _objects(stream: RowStream, extra: Mapping[str, Any], content: Callable[[Row], dict[str, Any]]) -> Frame:
+def _objects(
+    stream: RowStream, last: bytes, extra: Mapping[str, Any], content: Callable[[Row], dict[str, Any]]
+) -> Frame:
     """The array of objects: a pull from a table has its commas before the elements, everything else behind them."""
     header = b"[" + write_json({"header": {"queryId": stream.query_id, "schema": schema_text(stream.columns), **extra}})
     if stream.kind is QueryKind.PULL_TABLE:
         return Frame(
             start=header,
             row=lambda row: b",\n" + write_json({"row": content(row)}),
-            end=lambda final: b"]\n",
+            end=lambda final: b"]",
             error=lambda error: b",\n" + write_json({"errorMessage": error.body}),
         )
     return Frame(
         start=header + b",\n",
         row=lambda row: write_json({"row": content(row)}) + b",\n",
-        end=lambda final: b"]\n" if final is None else write_json({"finalMessage": final}) + b"]\n",
+        end=lambda final: last if final is None else write_json({"finalMessage": final}) + last,
         error=lambda error: write_json({"errorMessage": error.body}) + b",\n",
         shows_tombstones=True,
     )

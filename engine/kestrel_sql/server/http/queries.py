@@ -34,7 +34,7 @@ async def query(http: HttpRequest) -> Response:
         if http.scope["http_version"].startswith("2"):
             raise ApiError(40500, "PRINT on /query needs HTTP/1.1; /query-stream takes both")
         return _printed(await context.service.print_topic(parsed, request.text), everything=True)
-    return await _answer(context, http, request, parsed, framing)
+    return await _answer(context, http, request, parsed, framing, last=b"]\n")
 
 
 async def query_stream(http: HttpRequest) -> Response:
@@ -48,7 +48,7 @@ async def query_stream(http: HttpRequest) -> Response:
             if framing is not Framing.DELIMITED:
                 raise ApiError(40600, f"PRINT is answered as {DELIMITED} only")
             return _printed(await context.service.print_topic(parsed, request.text), everything=False)
-        return await _answer(context, http, request, parsed, framing)
+        return await _answer(context, http, request, parsed, framing, last=b"]")
     except ApiError as error:
         if error.statement is not None and "\nStatement: " not in error.message:
             error.message = f"{error.message}\nStatement: {error.statement}"
@@ -77,16 +77,15 @@ def _framing(http: HttpRequest, offered: Mapping[str, Framing], *, absent: Frami
 
 
 async def _answer(
-    context: Context, http: HttpRequest, request: Request, parsed: ParsedStatement, framing: Framing
+    context: Context, http: HttpRequest, request: Request, parsed: ParsedStatement, framing: Framing, *, last: bytes
 ) -> Response:
     pulls = isinstance(parsed.statement, Query) and parsed.statement.emit is None
     with context.pulling(http) if pulls else nullcontext():
         stream = await context.service.query(request, parsed)
-    frame = frame_of(framing, stream)
-    if stream.kind is QueryKind.PULL_TABLE:
-        rows = b"".join([await _encoded(frame, batch) async for batch in stream])
-        return Response(frame.start + rows + frame.end(None), headers=stream.headers, media_type=framing.value)
-    return StreamAnswer(row_chunks(stream, frame), stream.close, framing.value, stream.headers)
+    frame = frame_of(framing, stream, last)
+    # The rows of a pull are all there: there is no time in which its client could leave.
+    watch = stream.kind is not QueryKind.PULL_TABLE
+    return StreamAnswer(row_chunks(stream, frame), stream.close, framing.value, stream.headers, watch=watch)
 
 
 async def _encoded(frame: Frame, batch: Sequence[Row]) -> bytes:
