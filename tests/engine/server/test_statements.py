@@ -140,7 +140,7 @@ def test_a_variable_that_is_not_there_is_a_warning(url: str) -> None:
     text = "DEFINE here = 'x'; UNDEFINE here; UNDEFINE given; UNDEFINE nowhere;"
     (entity,) = ksql(url, text, sessionVariables={"given": "y"}).json()
     assert (entity["@type"], entity["statementText"]) == ("warning_entity", "UNDEFINE nowhere;")
-    assert "NOWHERE" in entity["message"]
+    assert "'nowhere'" in entity["message"]
 
 
 @pytest.mark.rules("R6.2", "R7.1")
