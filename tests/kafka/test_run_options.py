@@ -142,7 +142,6 @@ def test_options_that_do_not_go_together_are_refused(
 
 MEMORY_ONLY = [
     (["--checkpoint", "c"], "--checkpoint has"),
-    (["--schema-registry", "http://r"], "--schema-registry has"),
     (["--health-file", "h", "--grace", "25"], "--health-file, --grace have"),
     (["--batch-records", "7"], "--batch-records has"),
     (["--patience", "60"], "--patience has"),

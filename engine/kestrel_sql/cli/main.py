@@ -307,7 +307,6 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     if wants_broker(arguments):
         return ExitCode.OK if run_on_broker(text, here, arguments, out, errors) else ExitCode.REFUSED
     refuse_broker_options(arguments)
-    refuse(arguments, ("schema_registry",), "over topics in memory", "leave it out")
     engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
     report(errors)(f"running {arguments.script} over topics in memory")
     bad = BadRecords(warn(errors), limit=arguments.max_bad)

@@ -50,7 +50,10 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
 )
 """The default of each property (rules L8); None means unset."""
 
-IMMUTABLE = frozenset({"ksql.service.id", "ksql.properties.overrides.denylist"})
+IMMUTABLE = frozenset(
+    {"ksql.service.id", "ksql.properties.overrides.denylist", "ksql.readonly.topics", "ksql.hidden.topics"}
+)
+"""Properties of a server that no session changes (rule L8.3)."""
 
 OPEN_PREFIXES = (
     "ksql.functions.",

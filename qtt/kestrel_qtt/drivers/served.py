@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-import httpx
 from pyspark.sql import SparkSession
 
 from kestrel_qtt.cases import model
@@ -34,6 +37,7 @@ from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.statements import CreateSource
 from kestrel_sql.topics.records import Record
 
+_ANSWER_S = 120.0
 _PACE = 0.05
 """The looks at queries follow each other twenty times as fast as for users."""
 
@@ -105,13 +109,21 @@ class BrokerServer:
         ]
         types = [f"DROP TYPE IF EXISTS {name};" for name in catalog.types]
         text = " ".join(["TERMINATE ALL;", *drops, *types])
-        answer = httpx.post(f"{self.running.url}/ksql", json={"ksql": text}, timeout=120)
+        status, said = _posted(f"{self.running.url}/ksql", {"ksql": text})
         for subject in registry.subjects():
             registry.delete(subject)
         self.session.partitions.clear()
         self.topics.remove(topics)
-        if answer.status_code != httpx.codes.OK:
-            raise DriverError(f"the server does not drop what the case has made: {answer.text}")
+        if status != HTTPStatus.OK:
+            raise DriverError(f"the server does not drop what the case has made: {said}")
+
+
+def _posted(url: str, body: object) -> tuple[int, str]:
+    parts = urlsplit(url)
+    with closing(http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_ANSWER_S)) as connection:
+        connection.request("POST", parts.path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 @contextmanager

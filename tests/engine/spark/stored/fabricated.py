@@ -80,7 +80,7 @@ def write_logs(folder: Path, partitions: int) -> None:
         "stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}],
     }
     for name, text in {
-        "metadata": json.dumps({"id": "6f2e7a0c"}),
+        "metadata": json.dumps({"id": "6f2e7a0c-1f8b-42ae-8dd3-68f265be9a75"}),
         "offsets/0": f"v1\n{head}\n0",
         "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
         "state/0/_metadata/v2/0": f"v2\n{json.dumps(operator)}",
