@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import doctest
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -153,6 +155,31 @@ def test_dataframes_go_in_and_come_out(engine: kestrel_sql.Engine) -> None:
     finally:
         query.stop()
     assert found == {("tea", 2), ("milk", 1), ("tea", 6)}
+
+
+def opened() -> tuple[int, int]:
+    """The threads and descriptors of this process."""
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="threads and descriptors are counted in /proc")
+def test_what_ends_leaves_no_threads_and_sockets(engine: kestrel_sql.Engine) -> None:
+    def run(*numbers: int) -> None:
+        for number in numbers:
+            engine.insert("ORDERS", {"ID": str(number), "ITEM": "tea", "N": 1})
+            engine.flush()
+            made = f"CREATE STREAM MADE WITH (KAFKA_TOPIC='made{number}') AS SELECT * FROM ORDERS;"
+            engine.sql(f"{made} DROP STREAM MADE DELETE TOPIC;")
+
+    run(0, 1)
+    before = opened()
+    run(2, 3, 4, 5, 6)
+    deadline = time.monotonic() + 60
+    # What has been closed is gone when its threads have seen it.
+    while any(now > then + 1 for now, then in zip(opened(), before, strict=True)):
+        assert time.monotonic() < deadline, (before, opened())
+        time.sleep(0.1)
 
 
 @pytest.mark.spark

@@ -6,6 +6,9 @@ A process of its own, asked over HTTP, killed, and followed by its standby; serv
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -118,6 +121,32 @@ def test_queries_that_end_leave_no_threads_and_descriptors(service: Servers, ser
     before = opened(server)
     run(*range(1, count + 1))
     eventually(lambda: all(now <= then + _SLACK for now, then in zip(opened(server), before, strict=True)), server)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
+def test_a_server_without_descriptors_says_so_works_on_and_ends(kafka: KafkaConfig, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        servers = Servers(kafka.servers, tmp_path, stack)
+        server = servers.start()
+        eventually(server.is_up, server)
+        server.ksql(
+            f"CREATE STREAM s (id INT KEY, v INT) WITH (KAFKA_TOPIC='{servers.service}s', FORMAT='JSON', PARTITIONS=1);"
+            "CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id; INSERT INTO s VALUES (1, 1);"
+        )
+        eventually(lambda: server.query("SELECT n FROM t;") == [[1]], server)
+        before = resource.prlimit(server.process, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.process, resource.RLIMIT_NOFILE, (opened(server)[1] + 12, before[1]))
+        for text in ("SELECT n FROM t;", "SELECT id FROM s EMIT CHANGES;"):
+            answer = httpx.post(f"{server.url}/query-stream", json={"sql": text, "properties": EARLIEST}, timeout=60)
+            assert (answer.status_code, answer.json()["error_code"]) == (503, 50302)
+        assert server.ksql("CREATE STREAM c AS SELECT * FROM s;")["error_code"] == 50302
+        assert server.is_up()
+        resource.prlimit(server.process, resource.RLIMIT_NOFILE, before)
+        assert server.query("SELECT v FROM s EMIT CHANGES LIMIT 1;") == [[1]]
+        resource.prlimit(server.process, resource.RLIMIT_NOFILE, (opened(server)[1], before[1]))
+        os.kill(server.process, signal.SIGTERM)
+        eventually(lambda: not server.lives(), server)
 
 
 @pytest.fixture(scope="module")

@@ -384,3 +384,29 @@ def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.Monkey
     for _ in range(2):
         with pytest.raises(ValueError, match="no engine"), memory_server(engine, ServerSettings(port=port)):
             pass
+
+
+@pytest.mark.rules("R4.1")
+def test_without_free_descriptors_what_opens_some_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kestrel_sql.server.serving.descriptors.RESERVE", 1 << 40)
+    select, created = "SELECT id, item FROM orders EMIT CHANGES;", "CREATE STREAM more AS SELECT * FROM orders;"
+    asked = [("/ksql", {"ksql": created}), ("/query", {"ksql": "SELECT * FROM orders;"}), ("/query", {"ksql": select})]
+    for path, body in [*asked, ("/query-stream", {"sql": select}), ("/query", {"ksql": "PRINT orders;"})]:
+        answer = http.post(f"{url}{path}", json=body)
+        assert (answer.status_code, answer.json()["error_code"]) == (503, 50302), body
+        assert "ulimit -n" in answer.json()["message"]
+    for text in ("SHOW QUERIES;", "TERMINATE ALL;", "INSERT INTO orders (id) VALUES (1);", "DROP STREAM IF EXISTS no;"):
+        assert ksql(url, text).status_code == 200, text
+    assert http.get(f"{url}/info").status_code == 200
+
+
+def test_no_descriptor_for_a_socket_is_told_as_such(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_socket(*_: object, **__: object) -> None:
+        try:
+            raise OSError(24, "Too many open files")
+        except OSError as error:
+            raise ValueError("no connection") from error
+
+    monkeypatch.setattr("kestrel_sql.server.serving.statements.Statements.validate", no_socket)
+    answer = ksql(url, "SHOW QUERIES;")
+    assert (answer.status_code, answer.json()["error_code"]) == (503, 50302)

@@ -16,6 +16,7 @@ from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
 from kestrel_sql.server.errors import BAD_STATEMENT, ApiError, api_error
 from kestrel_sql.server.service import Request, RowStream
 from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pulled import PulledRows
@@ -76,6 +77,7 @@ class Queries:
             raise api_error(error, request.text, request.text) from error
         if known is not None:
             return self._rows(pull_id(number), QueryKind.PULL_TABLE, known)
+        check_descriptors()
         statement = parsed.statement
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)

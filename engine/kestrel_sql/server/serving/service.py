@@ -45,10 +45,11 @@ from kestrel_sql.server.service import (
     State,
 )
 from kestrel_sql.server.serving.backend import Backend
+from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.figures import query_figures
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.queries import Queries
-from kestrel_sql.server.serving.statements import Statements, is_command
+from kestrel_sql.server.serving.statements import Statements, is_command, opens
 from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -149,6 +150,8 @@ class ServedService:
         """
         self._check_ready()
         await self.wait_for(request.sequence)
+        if any(opens(each.statement) for each in parsed):
+            check_descriptors()
         config = with_properties(self._engine.config, request.properties)
         variables = dict(request.variables)
 
@@ -181,6 +184,7 @@ class ServedService:
             ApiError: there is no such topic.
         """
         self._check_ready()
+        check_descriptors()
         statement = parsed.statement
         if not isinstance(statement, PrintTopic):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)

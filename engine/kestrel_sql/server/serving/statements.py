@@ -35,6 +35,11 @@ def is_command(statement: object) -> TypeGuard[Command]:
     return isinstance(statement, _COMMANDS)
 
 
+def opens(statement: object) -> bool:
+    """Whether a statement may start something that keeps files and sockets open."""
+    return is_command(statement) and not isinstance(statement, ControlQuery | DropSource)
+
+
 @dataclass(slots=True)
 class Statements:
     """Carries out the statements of requests on one engine."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 from kestrel_sql.errors import EngineError
 from kestrel_sql.java.regex.time_limit import TimeLimitError, work_limit
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
+from kestrel_sql.server.serving.descriptors import is_out_of_descriptors, out_of_descriptors
 
 _log = logging.getLogger(__name__)
 
@@ -122,5 +123,7 @@ async def result_of(future: asyncio.Future[_T]) -> _T:
     except TimeLimitError as error:
         raise ApiError(SERVER_ERROR, str(error)) from error
     except Exception as error:
+        if is_out_of_descriptors(error):
+            raise out_of_descriptors() from error
         _log.exception("a request failed")
         raise internal_error(error) from error

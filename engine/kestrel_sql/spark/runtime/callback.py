@@ -2,12 +2,51 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+_PAUSE_S = 0.2
+
+
+def keep_accepting(spark: SparkSession) -> None:
+    """Let Spark's threads call back for as long as the session runs, also after a time without free descriptors.
+
+    py4j accepts no call ever again once it could not open the socket of one.
+    """
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - py4j has no other way
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    server = gateway._callback_server  # noqa: SLF001
+    if not isinstance(server.server_socket, PatientSocket):
+        server.server_socket = PatientSocket(server.server_socket)
+
+
+class PatientSocket:
+    """A listening socket that waits for a free descriptor where it has none for a connection."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        """Take the socket."""
+        self._listening = listening
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is as the socket has it."""
+        return getattr(self._listening, name)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection."""
+        while True:
+            try:
+                return self._listening.accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                time.sleep(_PAUSE_S)
 
 
 class BatchCallback:

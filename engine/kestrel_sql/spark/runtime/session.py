@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.spark.runtime.callback import keep_accepting
 from kestrel_sql.spark.runtime.class_archive import archive_options
 from kestrel_sql.spark.runtime.environment import (
     UNVERIFIED,
@@ -208,4 +209,5 @@ def open_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    keep_accepting(spark)
     return spark
