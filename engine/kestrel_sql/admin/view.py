@@ -23,6 +23,9 @@ class TopicStore(Protocol):
     def partitions_and_replicas(self, topics: Iterable[str]) -> Mapping[str, tuple[int, int]]:
         """The numbers of partitions and replicas of the topics that exist."""
 
+    def retention_ms(self, topic: str) -> int | None:
+        """How long (ms) a topic keeps records; None if that is not known, or for ever."""
+
     def count(self, topic: str) -> int | None:
         """The number of records in a topic; None if only reading the topic would tell."""
 

@@ -12,7 +12,7 @@ from kestrel_sql.errors import (
     RegistryMissingError,
     StatementError,
 )
-from kestrel_sql.server.secrets import told, without_values
+from kestrel_sql.server.secrets import Masked, told, without_values
 
 BAD_REQUEST = 40000
 BAD_STATEMENT = 40001
@@ -73,7 +73,7 @@ class ApiError(Exception):
 
 def api_error(error: EngineError, statement: str, text: str | None = None) -> ApiError:
     """Tell an error of the engine about a statement; `text` is the whole text that its position counts in."""
-    message = told(error, text)
+    message = Masked.of(statement).message(told(error, text))
     match error:
         case AccessError():
             return ApiError(KAFKA_FORBIDDEN, message)

@@ -36,6 +36,8 @@ def check_property(name: str, config: Config) -> None:
     Raises:
         ApiError: it is unknown, or belongs to the server.
     """
+    if name in FIXED or name.startswith("ssl."):
+        raise ApiError(BAD_REQUEST, f"Cannot override property '{name}'")
     denied = {each.strip() for each in config["ksql.properties.overrides.denylist"].split(",")}
     if name in IMMUTABLE or name in denied:
         raise ApiError(
@@ -43,8 +45,6 @@ def check_property(name: str, config: Config) -> None:
             "One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their"
             f" default value): [{name}]",
         )
-    if name in FIXED or name.startswith("ssl."):
-        raise ApiError(BAD_REQUEST, f"Cannot override property '{name}'")
     if not (is_known(name) or name in KNOWN or name.startswith("ksql.")):
         raise ApiError(BAD_REQUEST, f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
 

@@ -75,6 +75,10 @@ class MemoryBroker:
         """The numbers of partitions and replicas of the topics that exist; there is one replica."""
         return {topic: (self.count_of(topic), 1) for topic in topics if topic in self._topics}
 
+    def retention_ms(self, topic: str) -> int | None:
+        """None: records in memory are kept."""
+        return None
+
     @property
     def arrivals(self) -> int:
         """The number of records that arrived so far, which is the next arrival number."""

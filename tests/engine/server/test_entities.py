@@ -10,6 +10,7 @@ from kestrel_sql.admin.lists import list_objects
 from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.server.entities.functions import function_entry, function_names
+from kestrel_sql.server.entities.normal_form import normal_form
 from kestrel_sql.server.entities.queries import query_description
 from kestrel_sql.server.entities.sources import running_query, source_description, topic_entries
 from kestrel_sql.session.session import Session
@@ -89,3 +90,54 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
         assert [each["name"] for each in topic_entries(view, hidden=hidden, extended=False)] == names
         answer = list_objects(ListObjects(word), view)
         assert [row[0] for row in answer.rows] == names
+
+
+@pytest.mark.rules("R6.4")
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        (
+            "create table n with (value_format='json', partitions=4) as select k, count(*) from `S` group by k;",
+            (
+                "CREATE TABLE N WITH (CLEANUP_POLICY='compact', KAFKA_TOPIC='N', PARTITIONS=4, REPLICAS=1, "
+                "RETENTION_MS=604800000, VALUE_FORMAT='JSON') AS SELECT\n  S.K K,\n  COUNT(*) KSQL_COL_0\nFROM S S\n"
+                "GROUP BY S.K\nEMIT CHANGES;"
+            ),
+        ),
+        (
+            "CREATE STREAM o AS SELECT * FROM s a WHERE v > ${least} AND 'x' <> '${word}';",
+            (
+                "CREATE STREAM O WITH (CLEANUP_POLICY='delete', KAFKA_TOPIC='O', PARTITIONS=2, REPLICAS=1, "
+                "RETENTION_MS=604800000) AS SELECT\n  A.K K,\n  A.V V\nFROM S A\n"
+                "WHERE ((A.V > -5) AND ('x' <> 'it''s'))\nEMIT CHANGES;"
+            ),
+        ),
+        (
+            "CREATE TABLE w AS SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 DAYS, RETENTION 9 DAYS) GROUP BY k;",
+            (
+                "CREATE TABLE W WITH (CLEANUP_POLICY='compact,delete', KAFKA_TOPIC='W', PARTITIONS=2, REPLICAS=1, "
+                "RETENTION_MS=777600000) AS SELECT\n  S.K K,\n  COUNT(*) N\nFROM S S\n"
+                "WINDOW TUMBLING ( SIZE 1 DAYS , RETENTION 9 DAYS )\nGROUP BY S.K\nEMIT CHANGES;"
+            ),
+        ),
+        (
+            "CREATE STREAM j AS SELECT * FROM s JOIN t ON s.k = t.k;",
+            (
+                "CREATE STREAM J WITH (CLEANUP_POLICY='delete', KAFKA_TOPIC='J', PARTITIONS=2, REPLICAS=1, "
+                "RETENTION_MS=604800000) AS SELECT\n  S.K S_K,\n  S.V S_V,\n  T.K T_K,\n  T.N T_N\nFROM S S\n"
+                "INNER JOIN T T ON ((S.K = T.K))\nEMIT CHANGES;"
+            ),
+        ),
+        ("INSERT INTO s  SELECT k, ${least} AS v FROM s;", "INSERT INTO s  SELECT k,  -5 AS v FROM s;"),
+        ("CREATE STREAM o AS SELECT nothing FROM s;", "CREATE STREAM o AS SELECT nothing FROM s;"),
+    ],
+)
+def test_the_text_of_a_statement_has_its_normal_form(view: EngineView, text: str, normal: str) -> None:
+    view.session.variables.update(least="-5", word="it's")
+    view.broker.create("s", 2)  # type: ignore[attr-defined]
+    (parsed,) = view.session.parse(text)
+    found = normal_form(parsed, view)
+    assert found.text == normal
+    (again,) = Session().parse(found.text)
+    assert normal_form(replace(parsed, statement=again.statement), view).text in (normal, text)
+    assert found.statement == parsed.statement

@@ -86,12 +86,13 @@ class Script:
 
         The n-th of several equal statements is the n-th in the manifest.
         """
-        self._seen[parsed.text] = self._seen.get(parsed.text, 0) + 1
-        if self.manifest.done.count(parsed.text) >= self._seen[parsed.text]:
+        written = parsed.written or parsed.text
+        self._seen[written] = self._seen.get(written, 0) + 1
+        if self.manifest.done.count(written) >= self._seen[written]:
             otherwise(parsed)
             return None
         answer = effect(parsed)
-        self.manifest = self.manifest.with_done(parsed.text)
+        self.manifest = self.manifest.with_done(written)
         self.folder.save(self.manifest)
         return answer
 

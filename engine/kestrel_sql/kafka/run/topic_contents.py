@@ -33,6 +33,11 @@ class BrokerTopics:
         """Return the numbers of partitions and replicas of the topics that exist."""
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
 
+    def retention_ms(self, topic: str) -> int | None:
+        """Return how long (ms) a topic keeps records; None if it does not exist."""
+        shape = shapes_of(self.config, [topic]).get(topic)
+        return None if shape is None else shape.retention_ms
+
     def count(self, topic: str) -> None:
         """Return None: offsets do not count records, as control records have offsets and compaction leaves gaps."""
 

@@ -22,6 +22,7 @@ from kestrel_sql.server.entities.sources import (
     topic_entries,
 )
 from kestrel_sql.server.service import Entity
+from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes.statements import SourceKind, UndefineVariable
 
@@ -85,7 +86,10 @@ def _(statement: a.Describe, view: EngineView) -> Entity:
 def _(statement: a.Explain, view: EngineView) -> Entity:
     running = view.session.queries.get(statement.target) if isinstance(statement.target, str) else None
     plan = explained_plan(statement, view)
-    described = described_plan(plan, view) if running is None else query_description(running, view)
+    if isinstance(statement.target, str):
+        described = described_plan(plan, view) if running is None else query_description(running, view)
+    else:
+        described = {**described_plan(plan, view), "statementText": f"{format_statement(statement.target)};"}
     return {"@type": "queryDescription", "queryDescription": described}
 
 

@@ -13,6 +13,7 @@ from kestrel_sql.errors import EngineError, StatementError, attach_span
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.entities.answers import entity_of
 from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
+from kestrel_sql.server.entities.normal_form import normal_form
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
@@ -108,7 +109,7 @@ class Statements:
         """
         scope = replace(self.engine.session, config=config, variables=variables)
         entities: list[Entity] = []
-        for parsed in statements:
+        for parsed in (normal_form(each, self._view(scope)) for each in statements):
             try:
                 with self.traces.statement(parsed.text), attach_span(parsed.span):
                     entity = self._run(parsed, scope)

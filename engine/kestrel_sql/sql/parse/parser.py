@@ -31,6 +31,7 @@ from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
 from kestrel_sql.sql.parse.tokens import (
     StatementTokens,
+    filled_in,
     span_of,
     split_statements,
     substitute,
@@ -67,11 +68,19 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class ParsedStatement:
-    """A statement of a script, with its own text and its position in the script."""
+    """A statement of a script, with its own text and its position in the script.
+
+    Attributes:
+        statement: the statement.
+        text: its text, with variables filled in.
+        span: where it stands in the script.
+        written: its text as it was written, None if it is the same.
+    """
 
     statement: Statement
     text: str
     span: Span
+    written: str | None = None
 
 
 def parse_script(
@@ -91,9 +100,11 @@ def parse_script(
         if piece.end is None and piece.error is None:
             raise _unfinished(piece)
         statement = _statement(piece, known, test_statements)
+        text = piece.text if known is None else filled_in(piece, known)
         if known is not None:
             known = _with_definition(known, statement)
-        parsed.append(ParsedStatement(statement, piece.text, _outer_span(piece)))
+        written = None if text == piece.text else piece.text
+        parsed.append(ParsedStatement(statement, text, _outer_span(piece), written))
     return tuple(parsed)
 
 

@@ -155,6 +155,27 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
     return tuple(replaced)
 
 
+def filled_in(piece: StatementTokens, variables: Variables) -> str:
+    """Return the text of a statement with its variables replaced as in `substitute`.
+
+    Raises:
+        SqlSyntaxError: as `substitute`.
+    """
+    if "${" not in piece.text:
+        return piece.text
+    parts, at = [], 0
+    begin = piece.tokens[0].start_pos or 0
+    for token in piece.tokens:
+        if token.type not in ("STRING_VALUE", "VARIABLE") or "${" not in token:
+            continue
+        start, end = (token.start_pos or 0) - begin, (token.end_pos or 0) - begin
+        value = "".join(new.value for new in substitute((token,), variables))
+        # Two minus signs would start a comment.
+        parts += [piece.text[at:start], f" {value}" if value.startswith("-") else value]
+        at = end
+    return "".join([*parts, piece.text[at:]])
+
+
 def _unreadable(error: UnexpectedCharacters) -> SqlSyntaxError:
     character = error.char
     span = Span(error.line, error.column, error.line, error.column + 1)

@@ -1,0 +1,95 @@
+"""CREATE … AS as ksqlDB keeps and shows it: properties, columns and aliases written out (rest-api.md, R6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import EngineError
+from kestrel_sql.planner.analysis.analyze import Analysis, analyze
+from kestrel_sql.planner.analysis.join_names import prefixed
+from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.sql.format.statements import format_statement
+from kestrel_sql.sql.nodes.expressions import ColumnRef
+from kestrel_sql.sql.nodes.statements import (
+    CreateAs,
+    Emit,
+    Properties,
+    Query,
+    SelectAll,
+    SelectExpression,
+    SelectItem,
+    SourceKind,
+)
+from kestrel_sql.sql.parse.parser import ParsedStatement
+
+_FORMATS = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
+_WEEK_MS = 604_800_000
+"""How long a broker keeps records if nobody says anything else."""
+
+
+def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
+    """Return a CREATE … AS with its text in the normal form; another statement, or one that is wrong, as it is."""
+    statement = parsed.statement
+    if not isinstance(statement, CreateAs):
+        return parsed
+    session = view.session
+    try:
+        analysis = analyze(
+            statement.query, session.catalog, Types(session.functions, session.config), is_persistent=True
+        )
+        written = replace(statement, properties=_properties(statement, analysis, view), query=_query(analysis))
+        return replace(parsed, text=f"{format_statement(written)};")
+    except EngineError:
+        return parsed
+
+
+def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Properties:
+    """All properties of the topic and those of the statement, by name."""
+    source, window = analysis.scope.sources[0].source, statement.query.window
+    partitions, replicas = view.broker.partitions_and_replicas([source.topic]).get(source.topic, (1, 1))
+    expires = window is not None or source.window is not None
+    kept = window.retention.millis if window is not None and window.retention is not None else 0
+    policy = "delete" if statement.kind is SourceKind.STREAM else "compact,delete" if expires else "compact"
+    given = {
+        name: value.upper() if name in _FORMATS and isinstance(value, str) else value
+        for name, value in statement.properties
+    }
+    written = {
+        "CLEANUP_POLICY": policy,
+        "KAFKA_TOPIC": f"{view.session.config['ksql.output.topic.name.prefix']}{statement.name}",
+        "PARTITIONS": partitions,
+        "REPLICAS": replicas,
+        "RETENTION_MS": max(kept, view.broker.retention_ms(source.topic) or _WEEK_MS),
+        **given,
+    }
+    return tuple(sorted(written.items()))
+
+
+def _query(analysis: Analysis) -> Query:
+    """The query with qualified columns, an alias for each item, and EMIT."""
+    query, qualify = analysis.query, analysis.scope.qualify
+    return replace(
+        query,
+        select=tuple(_items(analysis)),
+        joins=tuple(replace(join, criteria=qualify(join.criteria)) for join in query.joins),
+        where=None if query.where is None else qualify(query.where),
+        group_by=analysis.group_by,
+        partition_by=analysis.partition_by,
+        having=None if query.having is None else qualify(query.having),
+        emit=query.emit or Emit.CHANGES,
+    )
+
+
+def _items(analysis: Analysis) -> Iterator[SelectItem]:
+    sources = analysis.scope.sources
+    for item in analysis.select:
+        if not isinstance(item, SelectAll):
+            yield item
+            continue
+        for source in sources:
+            if item.qualifier in (None, source.alias):
+                for column in source.source.schema.keys_first:
+                    name = column.name if len(sources) == 1 else prefixed(source.alias, column.name)
+                    yield SelectExpression(ColumnRef(column.name, source.alias), name)
