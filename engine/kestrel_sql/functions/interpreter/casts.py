@@ -112,12 +112,10 @@ def _to_decimal(value: Any) -> decimal.Decimal:
     match value:
         case decimal.Decimal():
             return value
-        case float():
-            return decimal.Decimal(java_double(value))
         case str():
             return parse_decimal(value.strip(JAVA_BLANKS))
         case _:
-            return decimal.Decimal(int(value))
+            return decimal.Decimal(value)
 
 
 def _to_double(value: str) -> float:

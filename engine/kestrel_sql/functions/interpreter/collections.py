@@ -59,7 +59,7 @@ def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> 
     item = _item(types)
     if items is None:
         return None
-    if not _ordered(types) or item in _NO_TEXT:
+    if (not _ordered(types) or item in _NO_TEXT) and any(x is not None for x in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
     texts = (str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
     return (delimiter or "").join(texts)
@@ -76,10 +76,8 @@ def _extreme(choose: Callable[..., Any]) -> Implementation:
 
 
 def _array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") -> Items:
-    if not _ordered(types):
-        if items is not None and len(items) > 1:
-            raise ValueError("the items cannot be ordered")
-        return items
+    if items is not None and not _ordered(types) and sum(item is not None for item in items) > 1:
+        raise ValueError("the items cannot be ordered")
     word = (direction or "").upper()
     if items is None or word not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
         return None

@@ -17,6 +17,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar
 from kestrel_sql.functions.interpreter.casts import cast_value
 from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as COLLECTION_IMPLEMENTATIONS
+from kestrel_sql.functions.interpreter.equality import as_comparable_numbers
 from kestrel_sql.functions.interpreter.operators import compare, compute
 from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as SCALAR_IMPLEMENTATIONS
 from kestrel_sql.functions.interpreter.scalars import Implementation
@@ -27,7 +28,7 @@ from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal
-from kestrel_sql.types.sql_types import Map, SqlType
+from kestrel_sql.types.sql_types import Decimal, Map, SqlType
 
 IMPLEMENTATIONS: Mapping[str, Implementation] = {**SCALAR_IMPLEMENTATIONS, **COLLECTION_IMPLEMENTATIONS}
 """Python implementations of native functions, by the name of the declared body."""
@@ -113,6 +114,7 @@ def _calls_python(bound: Bound) -> bool:
     return (
         (isinstance(bound.function, Scalar) and bound.function.runs is Runs.PYTHON)
         or _escapes_computed_pattern(bound)
+        or takes_digits(bound)
         or any(map(_calls_python, bound.children))
     )
 
@@ -121,6 +123,22 @@ def _escapes_computed_pattern(bound: Bound) -> bool:
     """Whether Spark takes the pattern of a LIKE from Python (`library.text.like`)."""
     node = bound.node
     return isinstance(node, e.Like) and node.escape is not None and not isinstance(node.pattern, e.StringLiteral)
+
+
+def takes_digits(bound: Bound) -> bool:
+    """Whether an operator makes a DECIMAL of a DOUBLE, or compares the two: Spark has other digits than Java."""
+    types = [child.type for child in bound.children]
+    match bound.node:
+        case e.Cast():
+            return t.contains(types[0], lambda part: part == t.DOUBLE) and t.contains(bound.type, _is_decimal)
+        case e.Comparison() | e.Between():
+            return t.DOUBLE in types and any(of is not None and _is_decimal(of) for of in types)
+        case _:
+            return False
+
+
+def _is_decimal(sql_type: SqlType) -> bool:
+    return isinstance(sql_type, Decimal)
 
 
 def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
@@ -249,16 +267,21 @@ def _(node: e.Logical, bound: Bound, values: Values) -> Any:
 
 @_evaluate.register
 def _(node: e.Comparison, bound: Bound, values: Values) -> Any:
-    left, right = _operands(bound, values)
-    return compare(node.op, left, right, bound.children[0].type, bound.children[1].type)
+    left, right = bound.children
+    value = evaluate(left, values)
+    if value is None and not node.op.takes_null:
+        return False
+    return compare(node.op, value, evaluate(right, values), left.type, right.type)
 
 
 @_evaluate.register
 def _(node: e.Between, bound: Bound, values: Values) -> Any:
-    value, lower, upper = _operands(bound, values)
-    a, b, c = (child.type for child in bound.children)
-    above = compare(ComparisonOp.GREATER_THAN_OR_EQUAL, value, lower, a, b)
-    return above and compare(ComparisonOp.LESS_THAN_OR_EQUAL, value, upper, a, c)
+    operand, *bounds = bound.children
+    value = evaluate(operand, values)
+    return value is not None and all(
+        compare(op, value, evaluate(limit, values), operand.type, limit.type)
+        for op, limit in zip((ComparisonOp.GREATER_THAN_OR_EQUAL, ComparisonOp.LESS_THAN_OR_EQUAL), bounds, strict=True)
+    )
 
 
 @_evaluate.register
@@ -266,7 +289,8 @@ def _(node: e.InList, bound: Bound, values: Values) -> Any:
     value, *items = _operands(bound, values)
     types = [child.type for child in bound.children]
     return any(
-        compare(ComparisonOp.EQUAL, value, item, types[0], of) for item, of in zip(items, types[1:], strict=True)
+        compare(ComparisonOp.EQUAL, *as_comparable_numbers(value, item), types[0], of)
+        for item, of in zip(items, types[1:], strict=True)
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.interpreter.equality import as_comparable_numbers, equality_key, sort_key
-from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, java_double, round_decimal, wrap_integer
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal, is_container
@@ -17,19 +17,32 @@ from kestrel_sql.types.time_units import DAY_MS
 
 
 def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, right_type: SqlType | None) -> bool:
-    """Compare two values; with a NULL only IS [NOT] DISTINCT FROM can be true."""
+    """Compare two values; with a NULL only IS [NOT] DISTINCT FROM can be true.
+
+    Raises:
+        ArithmeticError: a DECIMAL is compared with NaN or an infinity.
+    """
     if {left_type, right_type} == {t.TIMESTAMP, t.DATE}:
         left, right = (
             x * DAY_MS if of == t.DATE and x is not None else x for x, of in ((left, left_type), (right, right_type))
         )
     if is_container(left_type) and not can_be_equal(left_type, right_type):
         left, right = (value if value is None else side for value, side in ((left, "left"), (right, "right")))
-    left, right = as_comparable_numbers(left, right)
+    left, right = as_comparable_numbers(_as_written(left, right), _as_written(right, left))
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return equality_key(left) == equality_key(right)
     if op is ComparisonOp.IS_DISTINCT_FROM:
         return equality_key(left) != equality_key(right)
     return left is not None and right is not None and _COMPARISONS[op](left, right)
+
+
+def _as_written(value: Any, other: Any) -> Any:
+    """Return the DECIMAL that a DOUBLE is written as, if it is compared with a DECIMAL; any other value unchanged."""
+    if not (isinstance(value, float) and isinstance(other, decimal.Decimal)):
+        return value
+    if not math.isfinite(value):
+        raise ArithmeticError("Infinite or NaN")
+    return decimal.Decimal(java_double(value))
 
 
 _COMPARISONS: Mapping[ComparisonOp, Callable[[Any, Any], bool]] = {

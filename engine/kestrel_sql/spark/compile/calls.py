@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -11,6 +11,7 @@ from sqlglot import exp
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
+from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, is_simple, let
 from kestrel_sql.functions.library.text.like import escaped_like_regex
 from kestrel_sql.spark.compile import comparisons
@@ -224,3 +225,24 @@ def evaluated_call(
     result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
     failed = s.any_of(argument.fails for argument in arguments)
     return Checked(result.value, s.any_of([failed, result.fails]), null_on_failure=failed is None)
+
+
+def evaluated_expression(
+    bound: Bound, columns: Mapping[str, SqlType | None], arguments: Sequence[Checked], context: Context
+) -> Checked:
+    """Evaluate an expression over `columns`, whose values are `arguments`, in Python."""
+    body = InterpretedExpression.of(
+        bound, tuple(columns), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
+    )
+    function = Scalar(
+        name="expression",
+        signatures=(),
+        body=body,
+        runs=Runs.PYTHON,
+        nulls=Nulls.BODY,
+        with_types=False,
+        returns=None,
+        display_name="",
+        doc="",
+    )
+    return python_result(function, CallTypes(tuple(columns.values()), bound.type or t.STRING), arguments, context)

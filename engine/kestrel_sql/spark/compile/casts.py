@@ -1,7 +1,7 @@
 """Compiles CAST between SQL types (rules L4.6).
 
 Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL
-operand gives NULL and never fails.
+operand gives NULL and never fails. A DOUBLE becomes a DECIMAL in Python (`interpreter.evaluate.takes_digits`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cast_checked(value: Tree, source: SqlType | None, target: SqlType) -> Checke
     match source, target:
         case Primitive(a), Primitive(b) if (a, b) in _PRIMITIVE:
             return _PRIMITIVE[a, b](value)
-        case Primitive(Base.INTEGER | Base.BIGINT | Base.DOUBLE) | Decimal(), Decimal():
+        case Primitive(Base.INTEGER | Base.BIGINT) | Decimal(), Decimal():
             return null_means_failure(value, s.cast(value, target))
         case Primitive(Base.STRING), Decimal():
             return null_means_failure(value, s.cast(trim(value), target))

@@ -6,7 +6,8 @@ generated Java would throw (rules L4.3). The code that closes an error scope dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import singledispatch
 
 from sqlglot import exp
@@ -19,11 +20,12 @@ from kestrel_sql.functions.interpreter.evaluate import (
     columns_of,
     is_lambda_or_unit,
     needs_interpreter,
+    takes_digits,
 )
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
 from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call
+from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call, evaluated_expression
 from kestrel_sql.spark.compile.context import Context, Fault
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide, uses_null_key
@@ -200,23 +202,50 @@ def _truth(value: Tree) -> Tree:
 
 @translate.register
 def _(node: e.Comparison, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    left, right = children
-    value = comparisons.compare(node.op, left.value, right.value, bound.children[0].type, bound.children[1].type)
-    return Checked(value, s.any_of([left.fails, right.fails]))
+    return _compared(node.op, bound.children, children, context)
+
+
+def _compared(op: e.ComparisonOp, sides: Sequence[Bound], operands: Sequence[Checked], context: Context) -> Checked:
+    left, right = operands
+    compared = Bound(e.Comparison(op, sides[0].node, sides[1].node), t.BOOLEAN, tuple(sides))
+    if takes_digits(compared):
+        result = _evaluated(compared, operands, context)
+    else:
+        result = Checked(comparisons.compare(op, left.value, right.value, sides[0].type, sides[1].type))
+    right_fails = right.fails
+    if right_fails is not None and not op.takes_null:
+        right_fails = s.all_of(s.is_not_null(left.value), right_fails)
+    return Checked(result.value, s.any_of([left.fails, right_fails, result.fails]))
+
+
+def _evaluated(bound: Bound, operands: Sequence[Checked], context: Context) -> Checked:
+    """Apply one operator in Python to operands that are compiled as usual."""
+    columns = {f"operand {at}": child.type for at, child in enumerate(bound.children)}
+    children = tuple(Bound(e.ColumnRef(name), sql_type) for name, sql_type in columns.items())
+    given = [Checked(operand.value) for operand in operands]
+    return evaluated_expression(replace(bound, children=children), columns, given, replace(context, nested=False))
 
 
 @translate.register
 def _(node: e.Between, bound: Bound, children: list[Checked], context: Context) -> Checked:
     operand, lower, upper = children
-    a, b, c = (child.type for child in bound.children)
+    value, least, most = bound.children
 
-    def between(value: Tree, least: Tree, most: Tree) -> Tree:
-        above = comparisons.compare(e.ComparisonOp.GREATER_THAN_OR_EQUAL, value, least, a, b)
-        return s.binary(exp.And, above, comparisons.compare(e.ComparisonOp.LESS_THAN_OR_EQUAL, value, most, a, c))
+    def between(tree: Tree, low: Checked, high: Checked) -> tuple[Checked, Checked]:
+        above = _compared(e.ComparisonOp.GREATER_THAN_OR_EQUAL, (value, least), (Checked(tree), low), context)
+        return above, _compared(e.ComparisonOp.LESS_THAN_OR_EQUAL, (value, most), (Checked(tree), high), context)
 
-    given = [child.value for child in children]
-    inside = let(given, between) if is_large(operand.value) else between(*given)
-    return Checked(inside, s.any_of([operand.fails, lower.fails, upper.fails]))
+    def inside(tree: Tree, low: Tree, high: Tree) -> Tree:
+        above, below = between(tree, Checked(low), Checked(high))
+        return s.binary(exp.And, above.value, below.value)
+
+    above, below = between(operand.value, lower, upper)
+    if is_large(operand.value) and not takes_digits(bound):
+        both = let([operand.value, lower.value, upper.value], inside)
+    else:
+        both = s.binary(exp.And, above.value, below.value)
+    below_fails = None if below.fails is None else s.all_of(s.coalesce_false(above.value), below.fails)
+    return Checked(both, s.any_of([operand.fails, above.fails, below_fails]))
 
 
 @translate.register
@@ -311,7 +340,10 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
     (operand,) = children
     if bound.type is None:
         return operand
-    result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
+    if takes_digits(bound):
+        result = _evaluated(bound, children, context)
+    else:
+        result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
     value = result.value
     if operand.null_only_on_failure and is_numeric(bound.type) and result.is_null_on_failure:
         checked = s.null_fails(value) if operand.fails or result.fails else Checked(value, null_only_on_failure=True)

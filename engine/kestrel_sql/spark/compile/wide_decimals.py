@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar
+from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.interpreter.evaluate import columns_of, interpretable
-from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.spark.compile.arithmetic import digits_between
-from kestrel_sql.spark.compile.calls import python_result
+from kestrel_sql.spark.compile.calls import evaluated_expression
 from kestrel_sql.spark.compile.context import Context
 from kestrel_sql.spark.types import MAX_PRECISION, is_wide
 from kestrel_sql.sql.format.statements import format_expression
@@ -92,22 +91,7 @@ def over_wide(bound: Bound, context: Context) -> Checked:
             hint="cast the parameters of the lambda to fewer digits, or to DOUBLE",
         )
     columns = dict(columns_of(bound))
-    body = InterpretedExpression.of(
-        bound, tuple(columns), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
-    )
-    function = Scalar(
-        name="expression",
-        signatures=(),
-        body=body,
-        runs=Runs.PYTHON,
-        nulls=Nulls.BODY,
-        with_types=False,
-        returns=None,
-        display_name="",
-        doc="",
-    )
-    arguments = [Checked(context.columns[name]) for name in columns]
-    return python_result(function, CallTypes(tuple(columns.values()), bound.type), arguments, context)
+    return evaluated_expression(bound, columns, [Checked(context.columns[name]) for name in columns], context)
 
 
 def _free_variables(bound: Bound) -> frozenset[str]:

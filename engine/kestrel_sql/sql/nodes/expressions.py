@@ -30,6 +30,11 @@ class ComparisonOp(Enum):
     IS_DISTINCT_FROM = "IS DISTINCT FROM"
     IS_NOT_DISTINCT_FROM = "IS NOT DISTINCT FROM"
 
+    @property
+    def takes_null(self) -> bool:
+        """Whether NULL is a value for the operator; the others are false for it, and do not look further."""
+        return self in (ComparisonOp.IS_DISTINCT_FROM, ComparisonOp.IS_NOT_DISTINCT_FROM)
+
 
 _FRAMES = 4_000
 """More frames than recursive functions take for the largest expression (`kestrel_sql.sql.parse.nesting`)."""

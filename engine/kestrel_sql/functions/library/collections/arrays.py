@@ -167,15 +167,15 @@ def array_remove(types: CallTypes, items: Tree, victim: Tree) -> Tree:
 def array_join(types: CallTypes, items: Tree, delimiter: Tree | None = None) -> Checked:
     """Join the items as strings, separated by a delimiter (a comma by default); NULL becomes `null`.
 
-    Items must be BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL or STRING; other types are an error.
+    Items must be BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL or STRING; one of another type that is not NULL is an error.
 
     Example: ARRAY_JOIN(ARRAY[1, NULL, 3], '-') -> '1-null-3'
     """
     item = _item(types)
-    if not isinstance(item, Primitive | Decimal) or item in (BYTES, DATE, TIME, TIMESTAMP):
-        return Checked(null(), not_(is_null(items)))
     between = text(",") if delimiter is None else call("coalesce", delimiter, text(""))
-    return Checked(call("array_join", cast(items, "ARRAY<STRING>"), between, text("null")))
+    joined = call("array_join", cast(items, "ARRAY<STRING>"), between, text("null"))
+    has_text = isinstance(item, Primitive | Decimal) and item not in (BYTES, DATE, TIME, TIMESTAMP)
+    return Checked(joined, None if has_text else any_item(items, [ITEM], not_(is_null(name(ITEM)))))
 
 
 @scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY)
@@ -229,27 +229,34 @@ def _keyed(items: Tree, item: SqlType | None) -> Tree:
 def array_sort(types: CallTypes, items: Tree, direction: Tree | None = None) -> Checked:
     """Sort an array; the direction is `ASC` or `ASCENDING` (the default), or `DESC` or `DESCENDING`.
 
-    NULLs are last. Any other direction gives NULL.
+    NULLs are last. Any other direction gives NULL. Two items that cannot be ordered are an error.
 
     Example: ARRAY_SORT(ARRAY[3, 1, NULL, 2], 'DESC') -> ARRAY[3, 2, 1, NULL]
     """
-    if not isinstance(_item(types), Primitive | Decimal):
-        return Checked(items, call("coalesce", op(exp.GT, call("array_size", items), number(1)), exp.false()))
     item = _item(types)
+    is_ordered = isinstance(item, Primitive | Decimal)
+    present = call("filter", items, lambda_([ITEM], not_(is_null(name(ITEM)))))
+    fails = call("coalesce", op(exp.GT, call("array_size", present), number(1)), exp.false())
 
     def sorted_by(function: str, a: Tree, *options: Tree) -> Tree:
+        if not is_ordered:
+            return call("concat", *(call("filter", a, lambda_([ITEM], test)) for test in _given_and_missing()))
         if is_ordered_otherwise(item):
             return part(call(function, _keyed(a, item), *options), "v")
         return call(function, a, *options)
 
     if direction is None:
-        return Checked(sorted_by("array_sort", items))
+        return Checked(sorted_by("array_sort", items), None if is_ordered else fails)
 
     def sort(a: Tree, word: Tree) -> Tree:
         rising = (is_in(word, "ASC", "ASCENDING"), sorted_by("array_sort", a))
         return case([rising, (is_in(word, "DESC", "DESCENDING"), sorted_by("sort_array", a, exp.false()))], null())
 
-    return Checked(let([items, call("upper", direction)], sort))
+    return Checked(let([items, call("upper", direction)], sort), None if is_ordered else fails)
+
+
+def _given_and_missing() -> tuple[Tree, Tree]:
+    return not_(is_null(name(ITEM))), is_null(name(ITEM))
 
 
 @scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")

@@ -31,6 +31,9 @@ from kestrel_sql.java.numbers import ROUNDING, java_double
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
 from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
 
+_MOST_PLACES = 8 * (2**26 + 1)
+"""So many digits more or less than a number has, Java's BigInteger cannot count: 4 bits a digit, in 2^26 words."""
+
 _NO_FRACTION = float(2**52)
 """From this value on every DOUBLE is an integer."""
 
@@ -193,9 +196,14 @@ def round_decimal(value: decimal.Decimal) -> decimal.Decimal:
 
 
 def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decimal:
-    if places >= -value.as_tuple().exponent:  # type: ignore[operator]
+    scale = -int(value.as_tuple().exponent)
+    if value and abs(places - scale) >= _MOST_PLACES:
+        raise ArithmeticError("BigInteger would overflow supported range")
+    if places >= scale:
         return value
-    return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=ROUNDING)
+    # Left of the digit before the first one, every place gives the same.
+    place = max(places, -value.adjusted() - 2)
+    return value.quantize(decimal.Decimal(1).scaleb(-place), rounding=rounding, context=ROUNDING)
 
 
 def _half(value: decimal.Decimal) -> str:
