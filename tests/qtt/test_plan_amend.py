@@ -108,9 +108,18 @@ def test_a_reason_names_a_rule(
     assert told in capsys.readouterr().err
 
 
+def test_entries_of_records_that_are_read_now_are_replaced_with_them(tmp_path: Path, fake: Any) -> None:
+    stored = kept(tmp_path, [], log=[{"message": "bad"}])
+    assert amended(stored, fake, "--without-oracle") == ExitCode.OK
+    _, spec = load_stored(stored)
+    assert (spec["testCase"]["outputs"], spec["testCase"]["log"]) == ([expected(1)], [])
+    assert (spec["amended"][0]["outputs"], spec["amended"][0]["log"]) == ([], [{"message": "bad"}])
+
+
 def test_a_plan_that_differs_in_more_than_its_records_is_left_alone(
     tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stored = kept(tmp_path, [expected(2)], log=[{"message": "never"}])
+    post = {"sources": [{"name": "NONE", "type": "stream"}]}
+    stored = kept(tmp_path, [expected(2)], post=post)
     assert amended(stored, fake, "--without-oracle") == ExitCode.FAILURES
     assert "more than its records differs" in capsys.readouterr().out

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.decode import output_of
-from kestrel_qtt.cases.model import Case, Json, OutputRecord, Produced, Result, Status
+from kestrel_qtt.cases.model import Case, ExpectedLog, Json, OutputRecord, Produced, Result, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.judge.judge import judge
@@ -95,8 +95,19 @@ def _not_amendable(result: Result) -> str:
         return f"it does not run to its end: {result.reason}"
     if case.outputs is None:
         return f"its spec expects no records, but fails: {result.reason}"
-    rest = judge(replace(case, outputs=tuple(output_of(record, None) for record in _records(result))), outcome)
+    rest = judge(replace(case, outputs=_outputs(result), log=_log(result)), outcome)
     return "" if rest.status is Status.PASSED else f"more than its records differs: {rest.reason}"
+
+
+def _outputs(result: Result) -> tuple[OutputRecord, ...]:
+    return tuple(output_of(record, None) for record in _records(result))
+
+
+def _log(result: Result) -> tuple[ExpectedLog, ...] | None:
+    """The expected entries of the processing log: none, where the plan now gives a record instead of each."""
+    case, outcome = result.case, result.outcome
+    assert isinstance(outcome, Produced)  # noqa: S101 - `_not_amendable` checks it
+    return () if case.log and not outcome.log else case.log
 
 
 def _disagreements(results: Sequence[Result], oracle: Path | None) -> Iterator[str]:
@@ -116,7 +127,7 @@ def _disagreement(result: Result, answer: tuple[OutputRecord, ...] | OracleError
     if isinstance(answer, OracleError):
         return f"ksqlDB's engine cannot judge it (--without-oracle amends it all the same): {answer}"
     assert result.outcome is not None  # noqa: S101 - `_not_amendable` checks it
-    judged = judge(replace(result.case, outputs=answer), result.outcome)
+    judged = judge(replace(result.case, outputs=answer, log=None), result.outcome)
     return "" if judged.status is Status.PASSED else f"ksqlDB's engine gives other records:\n{judged.reason}"
 
 
@@ -129,7 +140,7 @@ def _store(result: Result, amendment: Amendment) -> None:
         "reason": amendment.reason,
         "oracle": "not asked" if amendment.oracle is None else "agrees",
     }
-    amend(stored, list(_records(result)), note)
+    amend(stored, list(_records(result)), note, [] if _log(result) != result.case.log else None)
 
 
 def _records(result: Result) -> Iterator[dict[str, Json]]:

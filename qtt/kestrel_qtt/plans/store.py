@@ -271,18 +271,19 @@ def adopt(root: Path, draft: Path) -> StoredPlan:
     return StoredPlan(stored.version, None, folder)
 
 
-def amend(stored: StoredPlan, outputs: list[Json], note: Mapping[str, Json]) -> None:
-    """Replace the expected records of a stored plan; its plan stays.
+def amend(stored: StoredPlan, outputs: list[Json], note: Mapping[str, Json], log: list[Json] | None = None) -> None:
+    """Replace the expected records of a stored plan, and its log entries by `log`, if it is given; its plan stays.
 
-    The spec keeps the records that it had, with `note`, in its list `amended`, the oldest first.
+    The spec keeps what it had, with `note`, in its list `amended`, the oldest first.
 
     Raises:
         PlanStoreError: the plan was changed, or its spec cannot be read or written.
     """
     _, spec = load_stored(stored)
     case = spec["testCase"]
-    amended = [*spec.get("amended", ()), {**note, "outputs": case.get("outputs")}]
-    document = _spec_text({**spec, "testCase": {**case, "outputs": outputs}, "amended": amended})
+    fresh: dict[str, Json] = {"outputs": outputs, **({} if log is None else {"log": log})}
+    amended = [*spec.get("amended", ()), {**note, **{name: case.get(name) for name in fresh}}]
+    document = _spec_text({**spec, "testCase": {**case, **fresh}, "amended": amended})
     draft = stored.spec_file.with_suffix(".draft")
     try:
         draft.write_bytes(document.encode("utf-8"))
