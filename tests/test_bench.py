@@ -1,20 +1,94 @@
-"""Benchmarks are not run by tests; what they name has to be there."""
+"""Benchmarks run at a small size, and what they name is there."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import pkgutil
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import tests.bench
+from tests.bench.__main__ import main, names
 from tests.bench.kafka_start import STEPS
 from tests.bench.tables import put
 
 NAMES = sorted(module.name for module in pkgutil.iter_modules(tests.bench.__path__) if module.name != "__main__")
+
+SMALL = {
+    "ROWS": "2000",
+    "ROUNDS": "1",
+    "CASES": "2",
+    "RECORDS": "100",
+    "KEYS": "500",
+    "PART": "250",
+    "TASKS": "1",
+    "QUERIES": "2",
+    "WARM": "1",
+    "BATCH": "500",
+    "BATCHES": "20",
+    "FEED": "200",
+    "SECONDS": "2",
+    "PUSH_SECONDS": "2",
+    "CLIENTS": "5",
+    "MINUTES": "2",
+    "FORMATS": "JSON",
+    "SHAPES": "filter count",
+    "JOB": "filter",
+    "JOBS": "filter,count",
+    "COMMAND": f"{sys.executable} --version",
+    "INTO": "",
+}
+"""What a small size is to each benchmark; some have a variable of this name of their own."""
+OWN: Mapping[str, Mapping[str, str]] = {
+    "corpus": {"CASES": "test-cases/functions/abs.yaml", "COMMAND": "run"},
+    "kafka": {"WAYS": "kestrel,floor"},
+    "kafka_start": {"WAYS": "kestrel,pyspark"},
+    "server": {"PARTS": "inserts,pushes"},
+}
+CHEAP = ("expressions", "tests_memory")
+"""The benchmarks that every change runs: together they take a few seconds."""
+
+
+def run_small(tmp_path: Path, *benchmarks: str) -> str:
+    points = shutil.copyfile(Path(tests.bench.__path__[0]) / "scale_points.json", tmp_path / "points.json")
+    (own,) = {frozenset(OWN.get(name, {}).items()) for name in benchmarks}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *benchmarks],
+        env={**os.environ, **SMALL, "POINTS": str(points), **dict(own)},
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.mark.spark
+def test_cheap_benchmarks_run_one_after_the_other(tmp_path: Path) -> None:
+    said = run_small(tmp_path, *CHEAP)
+    assert re.findall(r"^== (\w+)$", said, re.MULTILINE) == list(CHEAP)
+    assert re.search(r"^Arrow: 3 expressions, ours [\d.]+ s, by hand [\d.]+ s, ratio [\d.]+$", said, re.MULTILINE)
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.parametrize("name", sorted({*names()} - {*CHEAP}))
+def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
+    assert len(run_small(tmp_path, name).splitlines()) > 1
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["expresions"]) == 2
+    assert capsys.readouterr().err.startswith("no benchmark called expresions; there are: cases, changelog, client")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,10 +1,18 @@
-"""Run benchmarks by name: `python -m tests.bench cases expressions`; without names, all of them in turn."""
+"""Run benchmarks by name: `python -m tests.bench cases expressions`; without names, all of them in turn.
+
+Environment variables say how much each of them measures.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.bench.measure import ROOT
 
 
 def names() -> list[str]:
@@ -19,9 +27,14 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(names())}", file=sys.stderr)
         return 2
+    # Spark's workers, and the processes of a benchmark, import what it passes to them.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     for name in wanted or names():
-        print(f"== {name}")
+        print(f"== {name}", flush=True)
         importlib.import_module(f"tests.bench.{name}").main()
+        # The next one has settings of its own.
+        if session := SparkSession.getActiveSession():
+            session.stop()
     return 0
 
 

@@ -1,11 +1,13 @@
-"""60 stateless cases of 10 rows three ways: a hand-written streaming query each, ours one by one, ours fused.
+"""Stateless cases of 10 rows three ways: a hand-written streaming query each, ours one by one, ours fused.
 
-Run it as `python -m tests.bench.cases`; it prints ms per case and the ratios to the hand-written queries.
+`python -m tests.bench cases` (environment: CASES=60 ROUNDS=3) prints ms per case and the ratios to the hand-written
+queries.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from itertools import count
@@ -23,7 +25,8 @@ from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 from tests.bench.measure import interleaved, machine, print_per_case
 
-CASES = 60
+CASES = int(os.environ.get("CASES", "60"))
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 ROWS = 10
 _FIELDS = "STRUCT<ID: INT, NAME: STRING, PRICE: DOUBLE>"
 _RECORD = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
@@ -85,7 +88,7 @@ def hand_written(spark: SparkSession, case: int, folder: str) -> list[Any]:
     return spark.table(table).collect()
 
 
-def main(rounds: int = 3) -> None:
+def main() -> None:
     """Measure and print."""
     spark = open_test_session()
     runner = GroupRunner(spark)
@@ -104,12 +107,8 @@ def main(rounds: int = 3) -> None:
         for case in range(CASES):
             hand_written(spark, case, folder)
 
-    seconds = interleaved({"hand-written": by_hand, "one by one": each, "fused": fused}, rounds)
-    print(f"{CASES} stateless cases of {ROWS} rows, {machine()}, median of {rounds} rounds")
+    seconds = interleaved({"hand-written": by_hand, "one by one": each, "fused": fused}, ROUNDS)
+    print(f"{CASES} stateless cases of {ROWS} rows, {machine()}, median of {ROUNDS} rounds")
     print_per_case(seconds, CASES)
     runner.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

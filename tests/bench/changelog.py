@@ -40,7 +40,7 @@ from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.handles import row_columns
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.types import schema_text, to_spark
-from tests.bench.measure import ROOT, interleaved, machine, median_ratio
+from tests.bench.measure import interleaved, machine, median_ratio
 from tests.bench.peers.floor import echoed
 from tests.bench.tables import write_table
 
@@ -64,8 +64,7 @@ _runs = count()
 
 
 def opened() -> SparkSession:
-    """A session as a run has it, whose workers can import what a bench passes them."""
-    os.environ["PYTHONPATH"] = f"{ROOT}:{ROOT}/engine:{ROOT}/qtt"
+    """A session as a run has it."""
     keep_memory()
     return open_session("local[2]", SETTINGS)
 
@@ -204,7 +203,3 @@ def main() -> None:
 def reached_or_missed(ratio: float, goal: float, floor: float) -> str:
     """The cell of a goal: at least this ratio to Spark's own, and what the floor has if it is missed."""
     return f"{goal}, reached" if ratio >= goal else f"{goal}, missed; the floor has {floor:.2f}"
-
-
-if __name__ == "__main__":
-    main()

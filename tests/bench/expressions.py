@@ -1,6 +1,7 @@
 """The cost of our expressions, against the same work written by hand in PySpark.
 
-    python -m tests.bench.expressions [--rows 1000000] [--rounds 5] [--each]
+    python -m tests.bench expressions          (ROWS=1000000 ROUNDS=5 by default, as environment variables;
+                                                EACH=1 compares one expression at a time, too)
 
 Both run in turns in one session with the settings of production; the median of the ratios counts. Prints first the time
 to plan a statement of 20 expressions.
@@ -8,7 +9,7 @@ to plan a statement of 20 expressions.
 
 from __future__ import annotations
 
-import argparse
+import os
 import statistics
 import sys
 import time
@@ -32,6 +33,8 @@ from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from tests.bench.measure import interleaved, machine, median_ratio
 
+ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "5"))
+EACH = os.environ.get("EACH", "0") == "1"
 COLUMNS = {
     "ID": t.BIGINT,
     "N": t.INTEGER,
@@ -163,22 +166,13 @@ def _planning() -> None:
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description="Expressions against hand-written PySpark.")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--each", action="store_true", help="one expression at a time, too")
-    chosen = parser.parse_args()
     _planning()
-    sys.stdout.write(f"{chosen.rows} rows, {chosen.rounds} rounds, {machine()}\n")
+    sys.stdout.write(f"{ROWS} rows, {ROUNDS} rounds, {machine()}\n")
     spark = open_session(extra={"spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"})
-    rows = _rows(spark, chosen.rows)
-    _compare(spark, "native", NATIVE, rows, chosen.rounds)
-    _compare(spark, "Arrow", ARROW, rows, chosen.rounds)
-    _compare(spark, "mixed", {**dict(list(NATIVE.items())[:17]), **ARROW}, rows, chosen.rounds)
-    if chosen.each:
+    rows = _rows(spark, ROWS)
+    _compare(spark, "native", NATIVE, rows, ROUNDS)
+    _compare(spark, "Arrow", ARROW, rows, ROUNDS)
+    _compare(spark, "mixed", {**dict(list(NATIVE.items())[:17]), **ARROW}, rows, ROUNDS)
+    if EACH:
         _each(spark, {**NATIVE, **ARROW}, rows)
     spark.stop()
-
-
-if __name__ == "__main__":
-    main()

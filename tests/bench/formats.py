@@ -1,13 +1,15 @@
 """A million records of ten fields, read and written by our formats and by Spark's `from_json` and `to_json`.
 
-`python -m tests.bench.formats [--rows N] [--rounds N] [--format NAME]` prints rows a second and the ratios to Spark.
+    python -m tests.bench formats    (ROWS=1000000 ROUNDS=5 FORMATS="JSON AVRO" and so on, as environment variables)
+
+Prints rows a second and the ratios to Spark.
 All ways start from the same stored column and end in an aggregate over all results, because Spark omits unused work.
 The way "there and back" passes the same rows to Python and back; no format in Python can be faster.
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +27,8 @@ from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
 from kestrel_sql.spark.types import name
 from tests.bench.measure import interleaved, machine, median_ratio
 
-FORMATS = ("JSON", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR")
+ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "5"))
+FORMATS = os.environ.get("FORMATS", "JSON AVRO PROTOBUF JSON_SR PROTOBUF_NOSR").split()
 COLUMNS = "ID BIGINT, N INT, X DOUBLE, NAME STRING, OK BOOLEAN, CITY STRING, SEEN BIGINT, Y DOUBLE, Q INT, NOTE STRING"
 _STRUCT = f"STRUCT<{COLUMNS.replace(' ', ': ').replace(',:', ',')}>"
 _ROWS = (
@@ -140,20 +143,11 @@ def _report(format: str, work: str, count: int, ways: dict[str, Callable[[], Non
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description="Both ends of a pipeline against Spark's own JSON functions.")
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--format", choices=FORMATS, action="append")
-    chosen, _ = parser.parse_known_args()
     print(machine())
     spark = open_session(extra={"spark.driver.memory": "1300m", "spark.ui.showConsoleProgress": "false"})
-    for format in chosen.format or FORMATS:
-        made = ends(spark, format, chosen.rows)
-        _report(format, "read", chosen.rows, made.reading, chosen.rounds)
-        _report(format, "written", chosen.rows, made.writing, chosen.rounds)
+    for format in FORMATS:
+        made = ends(spark, format, ROWS)
+        _report(format, "read", ROWS, made.reading, ROUNDS)
+        _report(format, "written", ROWS, made.writing, ROUNDS)
         spark.catalog.clearCache()
     spark.stop()
-
-
-if __name__ == "__main__":
-    main()

@@ -93,7 +93,3 @@ def main() -> None:
     ratio, floors = (1 / median_ratio(seconds, name, "native") for name in ("ours", "floor"))
     row = [*(f"{rate:,.0f}" for rate in rates), f"{ratio:.2f}", reached_or_missed(ratio, 3, floors)]
     write_table("join", ["Kestrel, rows a second", "Spark's own join", "Floor", "Ratio", "Goal"], [row])
-
-
-if __name__ == "__main__":
-    main()

@@ -140,8 +140,7 @@ def _by_hand(kind: str, job: str, servers: str, sink: str, folder: Path) -> subp
     outputs = JOBS[job].outputs(WHOLE) / WHOLE
     sources = ",".join(JOBS[job].topics)
     options = [servers, sources, sink, str(folder / "checkpoint"), str(BATCH), str(outputs)]
-    # Spark's workers import what the job passes them.
-    settings = {**os.environ, "HEAP": HEAP, "PYTHONPATH": str(ROOT)}
+    settings = {**os.environ, "HEAP": HEAP}
     return _quiet([sys.executable, "-m", "tests.bench.peers.spark_job", kind, *options], settings)
 
 
@@ -363,7 +362,3 @@ def main() -> None:
                 filled.add(topic)
             found[job] = compared(job, broker.address, Path(folder))
         tabled(found)
-
-
-if __name__ == "__main__":
-    main()

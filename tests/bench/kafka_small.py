@@ -36,7 +36,3 @@ def main() -> None:
             rows.append([job, way, f"{batch_ms:.0f} ms", work, goal if way == "kestrel" else ""])
     columns = ["Job", "Way", "A batch of 1,000 records", "Processor seconds for 100,000 outputs", "Goal"]
     write_table("kafka-small", columns, rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
-"""Memory of one query: Spark and its Python workers after each of fifty micro-batches.
+"""Memory of one query: Spark and its Python workers after each of its micro-batches.
 
-    python -m tests.bench memory               (ROWS=1000000 by default, as an environment variable)
+    python -m tests.bench memory               (ROWS=1000000 BATCHES=50 by default, as environment variables)
 
 The query is that of the benchmark `changelog`: one result per record, over 1,000 keys. Prints the peak of each ten
 batches, and the ratio of the last ten to the second ten, when every key is known and the JVM has its full heap.
@@ -8,6 +8,7 @@ batches, and the ratio of the last ten to the second ten, when every key is know
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -18,7 +19,7 @@ import numpy as np
 from tests.bench.changelog import FILES, ROWS, STATEMENTS, between, decoded, opened, planned, stream, write_rows
 from tests.bench.measure import descendants, machine
 
-BATCHES = 50
+BATCHES = int(os.environ.get("BATCHES", "50"))
 _TENTH = 10
 
 
@@ -70,7 +71,3 @@ def main() -> None:
     print(f"  the last ten take {tens[-1] / tens[1]:.2f} of what the second ten took")
     spark.stop()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

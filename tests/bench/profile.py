@@ -144,7 +144,3 @@ def _show(stacks: Counter[str]) -> None:
         print(f"  by {title}:")
         for name, count in found:
             print(f"    {count / total:6.1%}  {name[-100:]}")
-
-
-if __name__ == "__main__":
-    main()

@@ -145,7 +145,3 @@ def main() -> None:
     cold.close()
     spark.stop()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from kestrel_sql.operators.state_codec import MANY_ROWS
 
-POINTS = Path(__file__).with_name("scale_points.json")
+POINTS = Path(os.environ.get("POINTS") or Path(__file__).with_name("scale_points.json"))
 """What `python -m tests.bench scale` measured last."""
 
 NAMES = ("round", "query", "page", "record", "key", "byte")

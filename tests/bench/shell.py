@@ -83,7 +83,3 @@ def _timed(command: list[str]) -> tuple[float, float]:
     if process.returncode:
         raise SystemExit(f"{' '.join(command[:4])} ended with {process.returncode}")
     return time.perf_counter() - started, processor
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""60 stateful cases of 10 rows: a hand-written streaming aggregation each, and ours fused.
+"""Stateful cases of 10 rows: a hand-written streaming aggregation each, and ours fused.
 
 `python -m tests.bench stateful` (environment: CASES=60 ROUNDS=3) prints ms per case and the ratio to the hand-written
 queries.
@@ -92,7 +92,3 @@ def main() -> None:
     print_per_case(seconds, CASES)
     runner.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    main()

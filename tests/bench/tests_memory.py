@@ -121,7 +121,3 @@ def main() -> None:
     print(f"processor: {used.ru_utime + used.ru_stime:6,.0f} s, by kind of process, without those of few seconds:")
     for kind, taken in sorted(seconds.items(), key=lambda item: -item[1]):
         print(f"{taken:12,.0f}  {kind}")
-
-
-if __name__ == "__main__":
-    main()

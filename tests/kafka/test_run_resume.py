@@ -33,7 +33,7 @@ def checkpoint(text: str) -> Manifest:
                 id=query.id,
                 statement=query.statement_text,
                 plan=document_of(query, query.plan),
-                settings=relevant(query.config),
+                settings=relevant(query.config, query.plan),
                 reading="plain",
                 sources={},
                 start={},
@@ -77,6 +77,24 @@ def test_a_setting_that_changes_the_meaning_of_a_query_counts() -> None:
     (new,) = application("SET 'ksql.timestamp.throw.on.invalid' = 'true'; CREATE STREAM A AS SELECT * FROM S;")
     with pytest.raises(StatementError, match=r"ksql\.timestamp\.throw\.on\.invalid"):
         resumed(new, old.queries[new.name])
+
+
+@pytest.mark.rules("O9.4")
+def test_the_cache_counts_under_any_name_for_time_windows_that_are_final() -> None:
+    none = "SET 'cache.max.bytes.buffering' = '0';"
+    same = "SET 'ksql.streams.statestore.cache.max.bytes' = '0'; SET 'ksql.streams.num.stream.threads' = '2';"
+    counts = "CREATE TABLE A AS SELECT K, COUNT(*) AS N FROM S WINDOW {} GROUP BY K EMIT {};"
+    final = counts.format("TUMBLING (SIZE 1 SECOND)", "FINAL")
+    old = checkpoint(none + final)
+    (again,) = application(same + final)
+    assert resumed(again, old.queries[again.name]).query_id == "CTAS_A_0"
+    (cached,) = application(final)
+    with pytest.raises(StatementError, match=r"(?s)CTAS_A_0.*cache\.max\.bytes\.buffering\n  - 0\n  \+ None"):
+        resumed(cached, old.queries[cached.name])
+    for window, emit in (("TUMBLING (SIZE 1 SECOND)", "CHANGES"), ("SESSION (1 SECOND)", "FINAL")):
+        text = counts.format(window, emit)
+        (other,) = application(text)
+        assert resumed(other, checkpoint(none + text).queries[other.name]).query_id == "CTAS_A_0"
 
 
 def test_a_query_that_left_the_script_is_reported() -> None:

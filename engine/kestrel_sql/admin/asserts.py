@@ -23,13 +23,8 @@ def assert_topic(statement: AssertTopic, view: EngineView) -> Answer:
     Raises:
         StatementError: the assertion fails until the timeout.
     """
-    unknown = next((name for name, _ in statement.properties if name not in _ASSERTED), None)
-    if unknown is not None:
-        raise StatementError(
-            f"Cannot assert topic property {unknown}",
-            span=statement.span,
-            hint="ASSERT TOPIC checks PARTITIONS and REPLICAS",
-        )
+    if any(name not in _ASSERTED for name, _ in statement.properties):
+        return _topic(statement, view)
     return _within(statement.timeout, view, lambda: _topic(statement, view))
 
 
@@ -61,13 +56,16 @@ def _topic(statement: AssertTopic, view: EngineView) -> Answer:
     if counts is None and statement.exists:
         raise StatementError(f"Topic {statement.topic} does not exist", span=statement.span)
     actual = dict(zip(_ASSERTED, counts or (), strict=False))
-    for name, wanted in statement.properties if statement.exists else ():
-        if str(wanted) != str(actual[name]):
-            raise StatementError(
-                f"Mismatched configuration for topic {statement.topic}: "
-                f"For config {name.lower()}, expected {wanted} got {actual[name]}",
-                span=statement.span,
-            )
+    wrong = [
+        f"Cannot assert unknown topic property: {name}"
+        if name not in _ASSERTED
+        else f"Mismatched configuration for topic {statement.topic}: "
+        f"For config {name.lower()}, expected {wanted} got {actual[name]}"
+        for name, wanted in statement.properties
+        if statement.exists and str(wanted) != str(actual.get(name))
+    ]
+    if wrong:
+        raise StatementError("\n".join(wrong), span=statement.span)
     return message_answer(f"Topic {statement.topic} {'exists' if statement.exists else 'does not exist'}.")
 
 

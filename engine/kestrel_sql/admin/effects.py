@@ -13,6 +13,8 @@ def effect_of(statement: Statement, done: Executed | None, dropped: Source | Non
     """Return what a statement has done; `dropped` is the source that it removed."""
     if done is not None and done.created_query is not None:
         return f"Created query with ID {done.created_query}"
+    if isinstance(statement, CreateType | DropType) and done is not None and done.message:
+        return done.message
     match statement:
         case CreateSource():
             return f"{statement.kind.value.capitalize()} created"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import StatementError
+from kestrel_sql.errors import StatementError, position
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -13,7 +13,6 @@ from kestrel_sql.plan.step import Formats, SelectItem, Step, TimestampColumn
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from kestrel_sql.planner.analysis.analyze import Analysis, analyze
 from kestrel_sql.planner.analysis.key_rules import check_key_selected
-from kestrel_sql.planner.analysis.scope import unknown_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_key_types, timestamp_column
 from kestrel_sql.planner.ddl.inference import check_sink_schemas, name_sink_schemas
@@ -140,7 +139,8 @@ def plan_insert_into(
     """
     target = catalog.sources.get(statement.target)
     if target is None:
-        raise unknown_source(statement.target, catalog, statement.span)
+        message = f"{position(statement.span)}Source `{statement.target}` does not exist."
+        raise catalog.missing_source(message, statement.target, statement.span)
     check_insert_target(target)
     check_writable(target.topic, config, statement.span)
     if statement.query.limit is not None:

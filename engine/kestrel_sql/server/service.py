@@ -95,6 +95,11 @@ class PrintedTopic:
     lines: AsyncIterator[Sequence[str]]
 
 
+def is_record(line: str) -> bool:
+    """Whether a line of PRINT is a record; the first ones name the formats."""
+    return line.startswith("rowtime: ")
+
+
 @dataclass(frozen=True, slots=True)
 class Inserted:
     """How many rows are durable, up to the first that is not; `error` says why that one is not."""

@@ -252,11 +252,14 @@ class Session:
 
     @_run.register
     def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:
-        return self._commit_ddl(parsed, plan_create_type(statement, self.catalog))
+        known = self.catalog.types.get(statement.name)
+        otherwise = f"{statement.name} is already registered with type {known}"
+        return self._commit_ddl(parsed, plan_create_type(statement, self.catalog), otherwise)
 
     @_run.register
     def _(self, statement: DropType, parsed: ParsedStatement) -> Executed:
-        return self._commit_ddl(parsed, plan_drop_type(statement, self.catalog))
+        otherwise = f"Type '{statement.name}' does not exist"
+        return self._commit_ddl(parsed, plan_drop_type(statement, self.catalog), otherwise)
 
     @_run.register
     def _(self, statement: AlterSource, parsed: ParsedStatement) -> Executed:
@@ -319,9 +322,11 @@ class Session:
         if count:
             self.partitions.setdefault(topic, count)
 
-    def _commit_ddl(self, parsed: ParsedStatement, command: DdlCommand | None) -> Executed:
+    def _commit_ddl(
+        self, parsed: ParsedStatement, command: DdlCommand | None, otherwise: str = "nothing to do"
+    ) -> Executed:
         if command is None:
-            return Executed(statement=parsed, message="nothing to do")
+            return Executed(statement=parsed, message=otherwise)
         plan = decode_statement(encode_statement(StatementPlan(statement_text=parsed.text, ddl_command=command)))
         self.execute_plan(plan)
         return Executed(statement=parsed, plan=plan)

@@ -153,6 +153,6 @@ def test_an_assertion_waits_until_its_timeout(view: EngineView) -> None:
     assert len(looks) == 3
     with pytest.raises(EngineError, match="Topic never does not exist"):
         ask(waiting, "ASSERT TOPIC never TIMEOUT 0 SECONDS")
-    with pytest.raises(EngineError, match="Cannot assert topic property COLOUR"):
-        ask(waiting, "ASSERT TOPIC late WITH (COLOUR=3) TIMEOUT 1 MINUTE")
+    with pytest.raises(EngineError, match="partitions, expected 7 got 1\nCannot assert unknown topic property: COLOUR"):
+        ask(waiting, "ASSERT TOPIC late WITH (PARTITIONS=7, COLOUR=3) TIMEOUT 1 MINUTE")
     assert len(looks) == 3

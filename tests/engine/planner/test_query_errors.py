@@ -22,7 +22,7 @@ STREAMS = [
     ("SELECT k, a FROM s WHERE zz = 1", "WHERE column 'ZZ' cannot be resolved."),
     ("SELECT k, a FROM s PARTITION BY zz", "'ZZ' must be a column in the source schema"),
     ("SELECT k, q.a FROM s", "'Q' is not a valid stream/table name or alias."),
-    ("SELECT k, a FROM nowhere", "Source `NOWHERE` does not exist."),
+    ("SELECT k, a FROM nowhere", "NOWHERE does not exist."),
     ("SELECT a FROM s", "must include the key column K in its projection (eg, SELECT K...)."),
     ("SELECT k, a FROM s PARTITION BY a + 1", "must include the partitioning expression (S.A + 1) in its projection"),
     ("SELECT k AS x, k AS y, a FROM s", "contains a key column (`K`) more than once, aliased as: X and Y."),

@@ -213,6 +213,17 @@ def test_rows_are_refused_before_the_first(url: str, line: str, code: int, says:
     assert says in error["message"]
 
 
+@pytest.mark.rules("R14.3")
+def test_a_client_that_leaves_amid_its_body_is_no_failure(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    host, port = url.removeprefix("http://").split(":")
+    head = f"POST /ksql HTTP/1.1\r\nHost: {host}\r\nContent-Length: 900\r\n\r\n"
+    for _ in range(3):
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            client.sendall(head.encode() + b'{"ksql":')
+    assert http.get(f"{url}/info").status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
+
 @pytest.mark.rules("R10.1")
 def test_print_needs_http_1_on_query(url: str) -> None:
     assert http2_error(url, "/query", json.dumps({"ksql": "PRINT orders;"}))["error_code"] == 40500

@@ -170,6 +170,9 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
         ('{"ksql": 7}', 400, 40000, "ksql must be a string"),
         ('{"ksql": "CREATE;"}', 400, 40001, "1:7"),
         ('{"ksql": "TERMINATE nobody;"}', 400, 40001, "Unknown queryId"),
+        ('{"ksql": "LIST TYPES;", "commandSequenceNumber": 9223372036854775808}', 400, 40000, "64 bits"),
+        ('{"ksql": "EXPLAIN SELECT * FROM nowhere;"}', 400, 40001, "NOWHERE does not exist."),
+        ('{"ksql": "INSERT INTO orders (id) VALUES (\'geheim\');"}', 400, 40001, "(id) VALUES ('[value]');"),
         ('{"ksql": "LIST CONNECTORS;"}', 400, 40001, "connectors"),
         ('{"ksql": "ASSERT TOPIC nowhere;"}', 417, 41700, "nowhere"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"ksql.service.id": "x"}}', 400, 40000, "prohibited"),
@@ -181,6 +184,37 @@ def test_an_error_says_what_is_wrong(url: str, body: str, status: int, code: int
     answer = http.post(f"{url}/ksql", content=body)
     assert (answer.status_code, answer.json()["error_code"]) == (status, code)
     assert says in answer.json()["message"]
+    assert "geheim" not in answer.text
+
+
+@pytest.mark.rules("R3.3", "R13.4")
+@pytest.mark.parametrize("path", ["/info", "/status", "/healthcheck", "/clusterStatus", "/is_valid_property/x"])
+def test_what_answers_json_is_not_found_by_who_takes_none(url: str, path: str) -> None:
+    for accept, status in (("text/html", 404), ("text/html,*/*;q=0.8", None), ("application/json", None)):
+        answer = http.get(f"{url}{path}", headers={"accept": accept})
+        assert (answer.text == "Not Found") is (status == 404), (path, accept)
+    assert http.post(f"{url}/ksql", json={"ksql": "LIST TYPES;"}, headers={"accept": "text/html"}).status_code == 404
+    for header in ({"host": "["}, {"origin": "http://["}):
+        answer = http.get(f"{url}{path}", headers=header)
+        assert (answer.status_code, answer.json()["error_code"]) == (400, 40000)
+
+
+@pytest.mark.rules("R5.8")
+def test_statements_about_types_say_what_happened_and_ids_ignore_case(url: str) -> None:
+    def said(text: str) -> str:
+        message: str = ksql(url, text).json()[0]["commandStatus"]["message"]
+        return message
+
+    assert (
+        said("CREATE TYPE IF NOT EXISTS shade AS INT;")
+        == "Registered custom type with name 'SHADE' and SQL type INTEGER"
+    )
+    assert said("CREATE TYPE IF NOT EXISTS shade AS STRING;") == "SHADE is already registered with type INTEGER"
+    assert said("DROP TYPE IF EXISTS shade;") == "Dropped type 'SHADE'"
+    assert said("DROP TYPE IF EXISTS shade;") == "Type 'SHADE' does not exist"
+    made = ksql(url, "CREATE STREAM cased AS SELECT * FROM orders;").json()[0]["commandStatus"]["queryId"]
+    for verb in ("PAUSE", "RESUME", "TERMINATE"):
+        assert said(f"{verb} `{made.lower()}`;").startswith("Query ")
 
 
 @pytest.mark.rules("R8.2")

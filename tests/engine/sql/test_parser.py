@@ -12,7 +12,7 @@ from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS, MAX_TOKENS
 from kestrel_sql.sql.parse.parser import (
     grammar,
     parse_columns,
@@ -106,10 +106,15 @@ CHAINS = ("+", "%", "OR", "AND", "||")
         "1" + " + 1" * 5000,
         "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001,
         "CAST(x AS " + "ARRAY<" * MAX_DEPTH + "INT" + ">" * MAX_DEPTH + ")",
+        *(
+            f"{start}{'1, ' * (MAX_TOKENS // 2)}1{end}"
+            for start, end in (("x IN (", ")"), ("ARRAY[", "]"), ("f(", ")"))
+        ),
+        "(" * MAX_TOKENS,
     ],
 )
 def test_too_large_expressions_are_rejected(expression: str) -> None:
-    with pytest.raises(SqlSyntaxError, match="The statement is too large: an expression may nest") as caught:
+    with pytest.raises(SqlSyntaxError, match="The statement is too large: it may have 100000 words and") as caught:
         parse_script(f"\nSELECT {expression} FROM s;")
     assert caught.value.span is not None
     assert caught.value.span.line == 2
@@ -131,7 +136,27 @@ def test_expressions_up_to_the_limits_are_written_and_read(expression: str) -> N
     assert parse_statement(text) == parse_statement(format_statement(parse_statement(text)))
 
 
-@pytest.mark.parametrize("chain", ["1" + "+1" * 900, "TRUE" + " AND TRUE" * 900], ids=["sum", "condition"])
+@pytest.mark.parametrize("operator", CHAINS)
+def test_a_chain_that_is_too_long_is_refused_before_the_rest_is_read(operator: str) -> None:
+    with pytest.raises(SqlSyntaxError, match="too large"):
+        parse_script(f"SELECT x{f' {operator} (x)' * 2 * MAX_TERMS} FROM;")
+
+
+def test_many_columns_and_statements_are_not_too_large() -> None:
+    columns = ", ".join(f"c{number} INT" for number in range(10_000))
+    assert len(parse_script(f"CREATE STREAM s ({columns});" + "SET 'a'='b';" * 100)) == 101
+
+
+@pytest.mark.parametrize("start", ["", "SELECT ", "SELECT 1 "])
+def test_a_comment_that_is_not_closed_is_named(start: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=f"at or near '/' at line 1:{len(start) + 1}$") as caught:
+        parse_script(f"{start}/* ; /* ; SELECT 1 FROM s;")
+    assert caught.value.hint == "the comment opened here is never closed"
+
+
+@pytest.mark.parametrize(
+    "chain", ["1" + "+1" * (MAX_TERMS - 2), "TRUE" + " AND TRUE" * (MAX_TERMS - 2)], ids=["sum", "condition"]
+)
 def test_an_error_behind_a_long_chain_is_a_syntax_error(chain: str) -> None:
     for text in (f"SELECT ABS({chain} FROM s;", f"SELECT ARRAY[({chain} , 1] FROM s;", f"SELECT f({chain} x) FROM s;"):
         with pytest.raises(SqlSyntaxError):

@@ -62,7 +62,7 @@ class Preparation:
             id=query.id,
             statement=query.statement_text,
             plan=document_of(query, query.plan),
-            settings=relevant(query.config),
+            settings=relevant(query.config, query.plan),
             reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.group.levels)),
             sources=topics,
             start=self._start(query.config, positions),
@@ -95,7 +95,7 @@ class Preparation:
             stored,
             statement=named.query.statement_text,
             plan=document_of(named.query, plan),
-            settings=relevant(named.query.config),
+            settings=relevant(named.query.config, plan),
         )
         return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
 

@@ -13,13 +13,18 @@ from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.catalog.upgrade import check_plan_upgrade
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
+from kestrel_sql.kafka.source.source import steps
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
 from kestrel_sql.planner.config import Config
+from kestrel_sql.planner.known_properties import STREAMS_PREFIX
 from kestrel_sql.session.session import PersistentQuery
+from kestrel_sql.spark.build.steps.aggregates import CACHE_SIZES, has_cache
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.sql.nodes.statements import CreateAs
+from kestrel_sql.sql.nodes.statements import CreateAs, Emit, SessionWindow
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _SHOWN = 3
@@ -83,11 +88,8 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
     before = plan_of(stored)
     after = replace(named.query.plan, query_id=stored.id)
     changes = [str(change) for change in _changes(before, after)]
-    settings = relevant(named.query.config)
-    changes += [
-        f"{key}\n  - {stored.settings.get(key)}\n  + {settings.get(key)}"
-        for key in _differing(stored.settings, settings)
-    ]
+    was, now = relevant(Config.of(stored.settings), before), relevant(named.query.config, after)
+    changes += [f"{key}\n  - {was.get(key)}\n  + {now.get(key)}" for key in _differing(was, now)]
     if not changes:
         return after
     if not named.replaces:
@@ -115,13 +117,22 @@ def operators(pipeline: Pipeline) -> list[list[str]]:
     return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.group.levels]
 
 
-def relevant(config: Config) -> dict[str, str]:
-    """Return the settings that change the result of a query, if they are not the default."""
-    return {
+def relevant(config: Config, plan: QueryPlan) -> dict[str, str]:
+    """Return the settings that change the result of a query, if they are not the default.
+
+    Of those of Kafka Streams that is the cache, under any of its names, where windows are final (rule O9.4).
+
+    Raises:
+        PropertyError: the size of the cache is not a number of bytes.
+    """
+    found = {
         key: value
         for key, value in sorted(config.overrides.items())
-        if key.startswith("ksql.") and not key.startswith(_LOGGING)
+        if key.startswith("ksql.") and not key.startswith((_LOGGING, STREAMS_PREFIX))
     }
+    if any(map(_is_final, steps(plan.physical_plan))) and not has_cache(config):
+        found[CACHE_SIZES[-1]] = "0"
+    return found
 
 
 def document_of(query: PersistentQuery, plan: QueryPlan) -> dict[str, object]:
@@ -150,6 +161,13 @@ def order(queries: Sequence[NamedQuery]) -> list[NamedQuery]:
 def _changes(before: QueryPlan, after: QueryPlan) -> Iterator[object]:
     left, right = (PlanFile((StatementPlan(statement_text="", query_plan=plan),)) for plan in (before, after))
     yield from diff_plans(left, right)
+
+
+def _is_final(step: Step) -> bool:
+    if not isinstance(step, StreamWindowedAggregateV1):
+        return False
+    windows = step.window_expression
+    return windows.emit is Emit.FINAL and not isinstance(windows.window, SessionWindow)
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

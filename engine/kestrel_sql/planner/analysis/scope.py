@@ -233,4 +233,4 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
 
 def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
     """Make the error for a source of a query that does not exist."""
-    return catalog.missing_source(f"{position(span)}Source `{name}` does not exist.", name, span)
+    return catalog.missing_source(f"{name} does not exist.", name, span)

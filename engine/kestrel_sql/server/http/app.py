@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -19,29 +20,44 @@ from kestrel_sql.server.errors import ApiError, api_error, internal_error
 from kestrel_sql.server.http import inserts, metrics, page, queries, small, statements, websocket
 from kestrel_sql.server.http.answers import error_answer
 from kestrel_sql.server.http.context import Context
+from kestrel_sql.server.http.framing import JSON, QUERY, negotiate
 from kestrel_sql.server.http.unread import ReadBodies
 from kestrel_sql.server.security.gate import Authenticate, Gate
 
 _log = logging.getLogger(__name__)
 
+_Endpoint = Callable[[HttpRequest], Awaitable[Response]]
+
+
+def _json(endpoint: _Endpoint) -> _Endpoint:
+    """Let an endpoint be found by clients only that take JSON, as ksqlDB does."""
+
+    async def answer(http: HttpRequest) -> Response:
+        if negotiate(http.headers.get("accept", JSON), QUERY) is None:
+            raise HTTPException(404)
+        return await endpoint(http)
+
+    return answer
+
+
 ROUTES: tuple[BaseRoute, ...] = (
     Route("/", small.root),
-    Route("/ksql", statements.ksql, methods=["POST"]),
-    Route("/ksql/terminate", statements.terminate, methods=["POST"]),
+    Route("/ksql", _json(statements.ksql), methods=["POST"]),
+    Route("/ksql/terminate", _json(statements.terminate), methods=["POST"]),
     Route("/query", queries.query, methods=["POST"]),
     Route("/query-stream", queries.query_stream, methods=["POST"]),
     Route("/inserts-stream", inserts.inserts_stream, methods=["POST"]),
     Route("/close-query", queries.close_query, methods=["POST"]),
-    Route("/info", small.info),
-    Route("/healthcheck", small.healthcheck),
-    Route("/clusterStatus", small.cluster_status),
+    Route("/info", _json(small.info)),
+    Route("/healthcheck", _json(small.healthcheck)),
+    Route("/clusterStatus", _json(small.cluster_status)),
     Route("/heartbeat", small.refuse_internal, methods=["POST"]),
     Route("/lag", small.refuse_internal, methods=["POST"]),
     Route("/v1/metadata", small.metadata),
     Route("/v1/metadata/id", small.metadata_id),
-    Route("/status", statements.statuses),
-    Route("/status/{command:path}", statements.status),
-    Route("/is_valid_property/{name}", small.is_valid_property),
+    Route("/status", _json(statements.statuses)),
+    Route("/status/{command:path}", _json(statements.status)),
+    Route("/is_valid_property/{name}", _json(small.is_valid_property)),
     Route("/chc/ready", small.alive),
     Route("/chc/live", small.alive),
     Route("/metrics", metrics.metrics),
@@ -77,6 +93,7 @@ def build_app(
             ApiError: _api_error,
             EngineError: _engine_error,
             HTTPException: _http_error,
+            ClientDisconnect: _client_left,
             Exception: _failure,
         },
     )
@@ -95,6 +112,11 @@ async def _engine_error(http: HttpRequest, error: Exception) -> Response:
 
 async def _http_error(http: HttpRequest, error: Exception) -> Response:
     return PlainTextResponse("Not Found", 404)
+
+
+async def _client_left(http: HttpRequest, error: Exception) -> Response:
+    """Answer nobody: the client left amid the body of its request, which is no failure of the server."""
+    return Response(status_code=400)
 
 
 async def _failure(http: HttpRequest, error: Exception) -> Response:

@@ -14,6 +14,8 @@ from starlette.requests import Request as HttpRequest
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.service import Request
 
+_LONG = 1 << 63
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -101,8 +103,8 @@ def ksql_request(body: Mapping[str, Any]) -> Request:
         ApiError: a field has the wrong type.
     """
     sequence = body.get("commandSequenceNumber")
-    if sequence is not None and (not isinstance(sequence, int) or isinstance(sequence, bool)):
-        raise ApiError(BAD_REQUEST, "commandSequenceNumber must be a whole number")
+    if sequence is not None and (type(sequence) is not int or not -_LONG <= sequence < _LONG):
+        raise ApiError(BAD_REQUEST, "commandSequenceNumber must be a whole number of 64 bits")
     return Request(
         text=_text(body, "ksql"),
         properties=object_of(body, "streamsProperties"),

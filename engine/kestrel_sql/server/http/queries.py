@@ -15,7 +15,7 @@ from kestrel_sql.server.http.answers import StreamAnswer
 from kestrel_sql.server.http.bodies import ksql_request, query_request, read_object
 from kestrel_sql.server.http.context import Context, context_of
 from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Frame, Framing, frame_of, negotiate
-from kestrel_sql.server.service import PrintedTopic, Request, RowStream
+from kestrel_sql.server.service import PrintedTopic, Request, RowStream, is_record
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -115,7 +115,7 @@ def _printed(printed: PrintedTopic, *, everything: bool) -> Response:
     async def chunks() -> AsyncIterator[bytes]:
         async with aclosing(printed.lines) as batches:  # type: ignore[type-var]
             async for lines in batches:
-                shown = lines if everything else [line for line in lines if line.startswith("rowtime: ")]
+                shown = lines if everything else [line for line in lines if is_record(line)]
                 yield "".join(f"{line}\n" for line in shown).encode()
 
     return StreamAnswer(chunks(), lambda: None, None if everything else DELIMITED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -13,8 +14,10 @@ from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.bodies import ksql_request, parse_object
 from kestrel_sql.server.http.context import context_of
 from kestrel_sql.server.json_values import row_writer, write_json
-from kestrel_sql.server.service import PrintedTopic, RowStream
+from kestrel_sql.server.service import PrintedTopic, RowStream, is_record
 from kestrel_sql.sql.nodes.admin import PrintTopic
+from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _NORMAL, _REFUSED, _FAILED = 1000, 1003, 1011
 _REASON_BYTES = 123
@@ -31,11 +34,12 @@ async def ws_query(socket: WebSocket) -> None:
         request = ksql_request(parse_object(socket.query_params.get("request", "")))
         parsed, service = await context.one_statement(socket, request), context.service
         printing = isinstance(parsed.statement, PrintTopic)
+        parsed, limit = _without_limit(parsed)
         found = await (service.print_topic(parsed, request.text) if printing else service.query(request, parsed))
     except ApiError as error:
         await _fail(socket, error, _REFUSED)
         return
-    texts = _lines(found) if isinstance(found, PrintedTopic) else _rows(found)
+    texts = _lines(found) if isinstance(found, PrintedTopic) else _rows(found, limit)
     work = asyncio.create_task(_send(socket, texts))
     gone = asyncio.create_task(_gone(socket))
     try:
@@ -59,19 +63,34 @@ async def _send(socket: WebSocket, texts: AsyncIterator[bytes]) -> None:
         await _fail(socket, error, _FAILED)
 
 
-async def _rows(stream: RowStream) -> AsyncIterator[bytes]:
+def _without_limit(parsed: ParsedStatement) -> tuple[ParsedStatement, int | None]:
+    """Take the LIMIT off a push query: tombstones, which are not sent, do not count."""
+    query = parsed.statement
+    if not isinstance(query, Query) or query.emit is None:
+        return parsed, None
+    return replace(parsed, statement=replace(query, limit=None)), query.limit
+
+
+async def _rows(stream: RowStream, limit: int | None) -> AsyncIterator[bytes]:
+    """The fields, then a text for each row that is no tombstone, up to `limit`."""
     yield write_json([field_info(column) for column in stream.columns])
     write = row_writer(stream.columns)
+    if limit == 0:
+        return
     async for batch in stream:
-        for row in batch:
-            if not row.tombstone:
-                yield write_json({"row": {"columns": write(row.values)}})
+        shown = [row for row in batch if not row.tombstone][:limit]
+        for row in shown:
+            yield write_json({"row": {"columns": write(row.values)}})
+        limit = None if limit is None else limit - len(shown)
+        if limit == 0:
+            return
 
 
 async def _lines(printed: PrintedTopic) -> AsyncIterator[bytes]:
     async for lines in printed.lines:
         for line in lines:
-            yield write_json(line)
+            if is_record(line):
+                yield write_json(line)
 
 
 async def _gone(socket: WebSocket) -> None:

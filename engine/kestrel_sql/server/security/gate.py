@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kestrel_sql.server.errors import FORBIDDEN, UNAUTHORIZED, ApiError
+from kestrel_sql.server.errors import BAD_REQUEST, FORBIDDEN, UNAUTHORIZED, ApiError
 from kestrel_sql.server.json_values import write_json
 from kestrel_sql.server.security.access import EVERYBODY, Principal
 
@@ -63,12 +63,12 @@ class Gate:
             ApiError: another origin, or a host that is not this machine.
         """
         host = headers.get("host", "")
-        if self.local_only and host and (urlsplit(f"//{host}").hostname or "") not in _LOCAL:
+        if self.local_only and host and (_split(f"//{host}", "Host").hostname or "") not in _LOCAL:
             raise ApiError(
                 FORBIDDEN, "This server answers to the names of the loopback interface only; --listen names others"
             )
         origin = headers.get("origin")
-        if origin is None or urlsplit(origin).netloc == host:
+        if origin is None or _split(origin, "Origin").netloc == host:
             return None
         if origin in self.origins or "*" in self.origins:
             return origin
@@ -85,6 +85,13 @@ class Gate:
                 headers={"www-authenticate": 'Basic realm="kestrel"'},
             )
         return found
+
+
+def _split(url: str, header: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise ApiError(BAD_REQUEST, f"The header {header} is malformed: {error}") from None
 
 
 def _cors(origin: str, *, preflight: bool) -> list[tuple[bytes, bytes]]:

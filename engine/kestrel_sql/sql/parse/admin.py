@@ -55,11 +55,12 @@ class AdminRules(QueryRules):
 
     def control_query(self, c: Children) -> a.ControlQuery:
         """`TERMINATE`, `PAUSE` or `RESUME` of a query or of ALL."""
-        return a.ControlQuery(c[0].type, c[1].value if c[1].type == NAME else None, span=cover(c))
+        # Ids of queries ignore case, also in quotes.
+        return a.ControlQuery(c[0].type, c[1].value.upper() if c[1].type == NAME else None, span=cover(c))
 
     def explain(self, c: Children) -> a.Explain:
         """`EXPLAIN`."""
-        return a.Explain(c[1].value if isinstance(c[1], Token) else c[1], span=cover(c))
+        return a.Explain(c[1].value.upper() if isinstance(c[1], Token) else c[1], span=cover(c))
 
     def set_property(self, c: Children) -> s.SetProperty:
         """`SET 'k' = 'v'`."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.nodes.expressions import Arithmetic, FunctionCall, Logical
 
 MAX_DEPTH = 60
@@ -13,6 +14,19 @@ MAX_DEPTH = 60
 
 MAX_TERMS = 200
 """How many terms the chains may have, such as `a + b + c`, that lead from the statement to a column or literal."""
+
+MAX_TOKENS = 100_000
+"""How many words and signs a statement may have; 10,000 columns take 30,000 of them, and 10,000 values 20,000."""
+
+
+def too_large(span: Span) -> SqlSyntaxError:
+    """Return the error of a statement that exceeds a limit."""
+    return SqlSyntaxError(
+        f"The statement is too large: it may have {MAX_TOKENS} words and signs, "
+        f"and an expression may nest {MAX_DEPTH} levels and chain {MAX_TERMS} terms",
+        span=span,
+        hint="split it: compute the inner expressions in one query and use their results in another",
+    )
 
 
 def is_too_large(parsed: object) -> bool:
@@ -26,6 +40,14 @@ def is_too_large(parsed: object) -> bool:
         inner = _nodes([getattr(node, field.name) for field in fields(node)])
         waiting += [(each, depth, terms + 1) if each is first else (each, depth + 1, terms) for each in inner]
     return False
+
+
+def is_long_chain(node: object) -> bool:
+    """Whether a chain has too many terms; looks at no more of them, so that it costs little while a text is parsed."""
+    terms = 1
+    while (node := _continued(node)) is not None and terms < MAX_TERMS:
+        terms += 1
+    return node is not None
 
 
 def _continued(node: object) -> object:
@@ -45,5 +67,5 @@ def _nodes(values: list[object]) -> Iterator[Any]:
         value = values.pop()
         if isinstance(value, tuple):
             values.extend(value)
-        elif is_dataclass(value):
+        elif is_dataclass(value) and not isinstance(value, Span):
             yield value

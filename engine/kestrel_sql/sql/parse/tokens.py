@@ -13,6 +13,7 @@ from lark.lexer import LexerState
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
+from kestrel_sql.sql.parse.nesting import MAX_TOKENS, too_large
 from kestrel_sql.sql.parse.variables import Variables
 
 
@@ -29,7 +30,7 @@ class StatementTokens:
     error: SqlSyntaxError | None = None
 
 
-_REST = re.compile(r"(?:'(?:[^']|'')*+'|`(?:[^`]|``)*+`|--[^\n]*+|/\*.*?\*/|[^;])*+;?", re.DOTALL)
+_REST = re.compile(r"(?:[^;'`/-]++|'[^']*+'|`[^`]*+`|--[^\n]*+|/\*(?:.*?\*/|.*+)|[^;])*+;?", re.DOTALL)
 """The rest of a statement up to its semicolon, wherever in it the text becomes readable again."""
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2032\u2033\u00ab\u00bb\u2039\u203a\u00b4")
@@ -55,10 +56,16 @@ def tokenize(lexer: Lark, text: str) -> Iterator[Token]:
 
 
 def _tokens(lexer: Lark, state: LexerState) -> Iterator[Token]:
+    slash: Token | None = None
     for token in lexer.lexer.lex(state, None):
         if token.type == "IDENTIFIER":
             word = token.upper()
             token.type = word if word in KEYWORDS else "IDENTIFIER"
+        elif token.type == "SLASH":
+            slash = token
+        elif token.type == "ASTERISK" and slash is not None and token.start_pos == slash.end_pos:
+            # Each further one would look for its end in the whole text.
+            raise UnexpectedCharacters(state.text.text, slash.start_pos, slash.line, slash.column)  # type: ignore[no-untyped-call]
         yield token
 
 
@@ -66,6 +73,9 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
     """Split a script at its semicolons; skip empty statements.
 
     A character that starts no token costs its statement, which has an `error`; the next one is read as usual.
+
+    Raises:
+        SqlSyntaxError: a statement has too many tokens.
     """
     current: list[Token] = []
     state = LexerState(TextSlice(text, 0, len(text)))
@@ -74,6 +84,8 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
             for token in _tokens(lexer, state):
                 if token.type != "SEMICOLON":
                     current.append(token)
+                    if len(current) > MAX_TOKENS:
+                        raise too_large(span_of(token))
                     continue
                 if current:
                     yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
@@ -179,6 +191,8 @@ def _instead(character: str, position: str) -> str | None:
     """Say what to write for a character that editors and web pages put in the place of another."""
     if character in "'\"`":
         return f"the {character} opened here is never closed"
+    if character == "/":
+        return "the comment opened here is never closed"
     if character == "\\":
         return "remove the backslash: a statement continues over lines until its semicolon"
     kind, plain = unicodedata.category(character), unicodedata.normalize("NFKC", character)

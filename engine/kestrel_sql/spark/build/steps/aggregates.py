@@ -46,6 +46,9 @@ from kestrel_sql.types.time_units import DAY_MS
 
 AnyAggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 
+CACHE_SIZES = ("statestore.cache.max.bytes", "cache.max.bytes.buffering")
+"""The properties that give the size of the cache; the first that is set counts (rule O9.4)."""
+
 
 def stream_aggregate_v1(step: StreamAggregateV1, build: QueryBuild, source: Handle) -> Handle:
     """Aggregate a stream per key."""
@@ -128,7 +131,7 @@ def has_cache(settings: Mapping[str, str]) -> bool:
     Raises:
         PropertyError: the size of the cache is not a number of bytes.
     """
-    for name in ("statestore.cache.max.bytes", "cache.max.bytes.buffering"):
+    for name in CACHE_SIZES:
         text = settings.get(name)
         if text is not None:
             return _bytes(name, text) > 0
