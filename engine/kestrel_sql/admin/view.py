@@ -24,7 +24,7 @@ class TopicStore(Protocol):
         """The numbers of partitions and replicas of the topics that exist."""
 
     def retention_ms(self, topic: str) -> int | None:
-        """How long (ms) a topic keeps records; None if that is not known, or for ever."""
+        """How long (ms) a topic keeps records, -1 for ever; None if that is not known."""
 
     def count(self, topic: str) -> int | None:
         """The number of records in a topic; None if only reading the topic would tell."""
@@ -65,6 +65,7 @@ class EngineView:
         starting: the ids of queries that have records to read and have not read any yet.
         offsets: tells how far the query with an id has read; it asks the broker.
         counts: the records in and out of each query, by id.
+        host: where the server answers that runs the queries, such as `localhost:8088`; empty without one.
         wait: waits a moment for topics or schemas to change; None if they cannot change.
     """
 
@@ -76,6 +77,7 @@ class EngineView:
     offsets: Callable[[str], Sequence[PartitionOffsets]] = lambda _: ()
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     wait: Callable[[], None] | None = None
+    host: str = ""
 
     def source(self, name: str, span: Span | None) -> Source:
         """Return the stream or table `name`.

@@ -200,7 +200,7 @@ def backend_server(make: Callable[[Callable[[], None]], Backend], settings: Serv
 
     with (
         closing(Listener(make_app, settings.host, settings.port, settings.tls)) as listener,
-        closing(ServedService(make, settings.traces)) as service,
+        closing(ServedService(make, settings.traces, listener.url.partition("//")[2])) as service,
     ):
         listener.start()
         yield Running(listener, service)

@@ -169,6 +169,11 @@ class Service(Protocol):
     """An engine behind the HTTP API. All coroutines run on the event loop of the server and must not block it."""
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster."""
+        ...
+
+    @property
     def service_id(self) -> str:
         """The `ksql.service.id`."""
         ...

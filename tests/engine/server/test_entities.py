@@ -29,7 +29,9 @@ def view() -> EngineView:
     ):
         session.execute(parsed)
     read = [PartitionOffsets(topic="s", partition=at, start=1, end=9, committed=at + 5) for at in range(2)]
-    return EngineView(session=session, broker=MemoryBroker(), offsets=lambda _: read, counts={NAME: (11, 4)})
+    return EngineView(
+        session=session, broker=MemoryBroker(), offsets=lambda _: read, counts={NAME: (11, 4)}, host="here:8088"
+    )
 
 
 @pytest.mark.rules("R5.3")
@@ -40,7 +42,7 @@ def test_a_query_that_failed_says_why_and_when(view: EngineView, is_of_user: boo
     failed = replace(view, failed={NAME: Failure(message="why", time=7, is_of_user=is_of_user)})
     found = query_description(query, failed)
     assert found["queryErrors"] == [{"timestamp": 7, "errorMessage": "why", "type": kind}]
-    assert (found["state"], found["ksqlHostQueryStatus"]) == ("ERROR", {"localhost:8088": "ERROR"})
+    assert (found["state"], found["ksqlHostQueryStatus"]) == ("ERROR", {"here:8088": "ERROR"})
     for name in ("S", "T"):
         described = source_description(view.session.catalog.sources[name], failed, extended=True)
         assert described["errorStats"] == "why"
@@ -141,3 +143,15 @@ def test_the_text_of_a_statement_has_its_normal_form(view: EngineView, text: str
     (again,) = Session().parse(found.text)
     assert normal_form(replace(parsed, statement=again.statement), view).text in (normal, text)
     assert found.statement == parsed.statement
+
+
+class Keeping(MemoryBroker):
+    def retention_ms(self, topic: str) -> int | None:
+        return {"s": -1, "T": 1_000_000}.get(topic)
+
+
+@pytest.mark.rules("R6.4")
+@pytest.mark.parametrize(("source", "kept"), [("s", -1), ("T", 1_000_000)])
+def test_the_normal_form_has_the_retention_of_the_source(view: EngineView, source: str, kept: int) -> None:
+    (parsed,) = view.session.parse(f"CREATE TABLE x AS SELECT k, COUNT(*) AS n FROM {source} GROUP BY k;")
+    assert f"RETENTION_MS={kept})" in normal_form(parsed, replace(view, broker=Keeping())).text

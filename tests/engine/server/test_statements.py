@@ -235,6 +235,7 @@ def test_the_small_endpoints(url: str) -> None:
     info = http.get(f"{url}/info").json()["KsqlServerInfo"]
     assert info["ksqlServiceId"] == "default_"
     assert info["serverStatus"] == "RUNNING"
+    assert info["kafkaClusterId"] == "kestrel"
     assert http.get(f"{url}/healthcheck").json()["isHealthy"] is True
     assert http.get(f"{url}/v1/metadata/id").json()["scope"]["clusters"]["ksql-cluster"] == "default_"
     assert http.get(f"{url}/v1/metadata").json()["version"] == info["version"]

@@ -111,11 +111,18 @@ class BrokerOffsets:
 
     def names(self) -> list[str]:
         """Return the names of all topics."""
+        return sorted(self._cluster().topics)
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster; None from a broker that does not tell it."""
+        found: str | None = self._cluster().cluster_id
+        return found
+
+    def _cluster(self) -> Any:
         try:
-            found = self._admin.list_topics(timeout=self._timeout).topics
+            return self._admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
             raise self._failed(error.args[0], "its topics") from error
-        return sorted(found)
 
     def topics(self, names: Iterable[str], timeout: float | None = None) -> dict[str, Topic]:
         """Return the topics with these names that exist; `timeout` (s) replaces that of the object."""

@@ -34,7 +34,7 @@ class BrokerTopics:
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
 
     def retention_ms(self, topic: str) -> int | None:
-        """Return how long (ms) a topic keeps records; None if it does not exist."""
+        """Return how long (ms) a topic keeps records, -1 for ever; None if that is not known."""
         shape = shapes_of(self.config, [topic]).get(topic)
         return None if shape is None else shape.retention_ms
 

@@ -120,6 +120,7 @@ class BrokerBackend:
         self._rows: RowProducer | None = None
         self._topic = CommandTopic(run.config, session.config["ksql.service.id"])
         self._topic.open()
+        self.cluster_id = self._offsets.cluster_id() or ""
         self.sequence = -1
         self._stopped = False
         self.is_terminated = False

@@ -25,6 +25,7 @@ from kestrel_sql.sql.nodes.statements import (
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _FORMATS = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
+_FOREVER = -1
 _WEEK_MS = 604_800_000
 """How long a broker keeps records if nobody says anything else."""
 
@@ -50,6 +51,7 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
     source, window = analysis.scope.sources[0].source, statement.query.window
     partitions, replicas = view.broker.partitions_and_replicas([source.topic]).get(source.topic, (1, 1))
     expires = window is not None or source.window is not None
+    retention = view.broker.retention_ms(source.topic) or _WEEK_MS
     kept = window.retention.millis if window is not None and window.retention is not None else 0
     policy = "delete" if statement.kind is SourceKind.STREAM else "compact,delete" if expires else "compact"
     given = {
@@ -61,7 +63,7 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
         "KAFKA_TOPIC": f"{view.session.config['ksql.output.topic.name.prefix']}{statement.name}",
         "PARTITIONS": partitions,
         "REPLICAS": replicas,
-        "RETENTION_MS": max(kept, view.broker.retention_ms(source.topic) or _WEEK_MS),
+        "RETENTION_MS": _FOREVER if retention == _FOREVER else max(kept, retention),
         **given,
     }
     return tuple(sorted(written.items()))

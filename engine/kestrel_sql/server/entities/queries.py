@@ -16,9 +16,6 @@ from kestrel_sql.server.entities.schemas import field_info
 from kestrel_sql.server.entities.step_texts import step_texts
 from kestrel_sql.session.session import PersistentQuery
 
-HOST = "localhost:8088"
-"""The host that reports the state of queries; there is one only."""
-
 
 def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
     """A persistent query as a `QueryDescription`."""
@@ -28,7 +25,7 @@ def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any
         "id": query.id,
         "statementText": query.statement_text,
         "overriddenProperties": dict(query.config.overrides),
-        "ksqlHostQueryStatus": {HOST: status_of(state)},
+        "ksqlHostQueryStatus": {view.host: status_of(state)},
         "queryType": "PERSISTENT",
         "queryErrors": query_errors(query, view),
         "tasksMetadata": _tasks(view.offsets(query.id)),

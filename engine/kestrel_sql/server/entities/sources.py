@@ -7,7 +7,7 @@ from typing import Any
 
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.server.entities.queries import HOST, consumer_group, status_of
+from kestrel_sql.server.entities.queries import consumer_group, status_of
 from kestrel_sql.server.entities.schemas import field_info
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -73,7 +73,7 @@ def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, 
         "errorStats": "\n".join(view.failed[name].message for name in failed),
         "queryOffsetSummaries": [summary for query in writers if (summary := _summary(query, view)) is not None],
         "clusterStatistics": [
-            {"name": name, "host": HOST, "value": value, "timestamp": now} for name, value in counted
+            {"name": name, "host": view.host, "value": value, "timestamp": now} for name, value in counted
         ],
     }
 

@@ -13,9 +13,6 @@ from kestrel_sql.server.service import Service, State
 VERSION = "0.29.0"
 """The release of ksqlDB whose API this is; clients refuse to talk to one that is too old."""
 
-_CLUSTER = "kestrel"
-"""What stands for the id of the Kafka cluster."""
-
 
 async def root(http: HttpRequest) -> Response:
     """Send a browser to the page, everybody else to `/info`."""
@@ -29,7 +26,7 @@ async def info(http: HttpRequest) -> Response:
     state = State.RUNNING if service.state is State.STARTING else service.state
     content = {
         "version": VERSION,
-        "kafkaClusterId": _CLUSTER,
+        "kafkaClusterId": service.cluster_id,
         "ksqlServiceId": service.service_id,
         "serverStatus": state.value,
     }
@@ -60,7 +57,7 @@ async def metadata_id(http: HttpRequest) -> Response:
 
 
 def _cluster_id(service: Service) -> dict[str, object]:
-    clusters = {"kafka-cluster": _CLUSTER, "ksql-cluster": service.service_id}
+    clusters = {"kafka-cluster": service.cluster_id, "ksql-cluster": service.service_id}
     return {"id": "", "scope": {"path": [], "clusters": clusters}}
 
 

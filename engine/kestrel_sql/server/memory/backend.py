@@ -39,6 +39,7 @@ class MemoryBackend:
         most = engine.session.config.integer("ksql.max.push.queries") or 100
         self.pushes = Pushes(engine, most, queue_rows, wake)
         self._turns = Turns(engine, self.pushes)
+        self.cluster_id = "kestrel"
         self.sequence = -1
         self.is_terminated = False
         self.statuses: dict[str, CommandStatus] = {}

@@ -54,6 +54,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster; `kestrel` in memory."""
+        ...
+
+    @property
     def pushes(self) -> PushClients:
         """The push queries."""
         ...

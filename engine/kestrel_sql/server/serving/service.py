@@ -66,15 +66,15 @@ _T = TypeVar("_T")
 class ServedService:
     """Serves one engine."""
 
-    def __init__(self, make: Callable[[Callable[[], None]], Backend], traces: Traces) -> None:
+    def __init__(self, make: Callable[[Callable[[], None]], Backend], traces: Traces, host: str) -> None:
         """Make the engine and start the threads; Spark starts in the engine's, and requests that need it wait for it.
 
-        `make` gets what wakes the engine's thread. Statements go into `traces`.
+        `make` gets what wakes the engine's thread. Statements go into `traces`. `host` is where it answers.
         """
         self._engine = engine = make(self.wake)
         self._pushes = engine.pushes
         self._traces = traces
-        self._statements = Statements(engine, traces)
+        self._statements = Statements(engine, traces, host)
         self._started: Future[None] = Future()
         self._ends = False
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
@@ -107,6 +107,11 @@ class ServedService:
     def wake(self) -> None:
         """Let the engine's thread look for work, for records that somebody else put into topics."""
         self._worker.wake()
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the Kafka cluster."""
+        return self._engine.cluster_id
 
     @property
     def service_id(self) -> str:

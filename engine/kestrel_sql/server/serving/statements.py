@@ -47,6 +47,7 @@ class Statements:
 
     engine: Backend
     traces: Traces
+    host: str
     inserted: int = 0
     """How many rows clients inserted."""
 
@@ -181,4 +182,4 @@ class Statements:
         return self.engine.produce(records)
 
     def _view(self, session: Session) -> EngineView:
-        return replace(self.engine.view(), session=session)
+        return replace(self.engine.view(), session=session, host=self.host)
