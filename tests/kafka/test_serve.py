@@ -9,6 +9,7 @@ import json
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -198,6 +199,8 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
     assert not {"BAD", "lost", "_confluent-ksql-x_y"} & set(
         admin_client(KafkaConfig(servers=service.servers)).list_topics(timeout=60).topics
     )
+    if "single" in statement:
+        server.ksql("DROP STREAM single DELETE TOPIC;")
 
 
 def test_a_statement_that_fails_for_any_reason_leaves_nothing(
@@ -259,6 +262,7 @@ def broken(*_: object, **__: object) -> None:
     raise RuntimeError("anything")
 
 
+@pytest.mark.rules("E12.2.1")
 def test_a_standby_takes_over_from_a_server_that_was_killed(
     service: Servers, server: Server, acknowledged: str, spark: SparkSession
 ) -> None:
@@ -294,9 +298,19 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
         if key == b"tea"
     ]
     assert counts == [1, 2, 3]
-    (found,) = standby.ksql("CREATE TABLE more AS SELECT id, MAX(n) AS most FROM pins GROUP BY id;")
-    assert found["commandStatus"]["queryId"].startswith("CTAS_MORE_")
+    late = int(time.time() * 1000) - 7_200_000
+    standby.ksql(f"INSERT INTO pins (ROWTIME, id, n) VALUES ({late}, 7, 1000);")
+    (found,) = standby.ksql(
+        "CREATE TABLE more AS SELECT id, MAX(n) AS most FROM pins"
+        " WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS) GROUP BY id;"
+    )
+    more = found["commandStatus"]["queryId"]
+    assert more.startswith("CTAS_MORE_")
     eventually(lambda: standby.query("SELECT most FROM more WHERE id = 7;") == [[7]], standby)
+    metric = f'kestrel_query_late_records_total{{query="{more}"}} 1.0'
+    eventually(lambda: metric in httpx.get(f"{standby.url}/metrics", timeout=60).text, standby)
+    shown = httpx.get(f"{standby.url}/ui/data", timeout=60).json()["queries"]
+    assert [each["late_records"] for each in shown if each["id"] == more] == [1]
     standby.ksql("TERMINATE ALL;")
     gone = httpx.post(f"{standby.url}/query-stream", json={"sql": "SELECT most FROM more WHERE id = 7;"}, timeout=60)
     assert "isn't queryable" in gone.json()["message"], gone.text
