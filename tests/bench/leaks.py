@@ -3,7 +3,8 @@
     python -m tests.bench leaks
 
 Environment variable, with what it is by default: COUNT=2000, the push queries, and as many queries that are made and
-dropped. Prints threads, descriptors and resident memory of the server's process after the first, and after the last.
+dropped. Prints threads, descriptors and resident memory of the server's process and of its JVM after the first, and ten times on
+the way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,9 +37,12 @@ def main() -> None:
         run(server, made, [0])
         time.sleep(5)
         print(f"after the first: {figures(server)}", flush=True)
-        run(server, made, range(1, COUNT + 1))
-        time.sleep(5)
-        print(f"after {COUNT} of each: {figures(server)}")
+        step = max(1, COUNT // 10)
+        for first in range(1, COUNT + 1, step):
+            end = min(first + step, COUNT + 1)
+            run(server, made, range(first, end))
+            time.sleep(5)
+            print(f"after {end - 1} of each: {figures(server)}", flush=True)
 
 
 def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
@@ -51,8 +55,21 @@ def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
 
 
 def figures(server: Server) -> str:
-    """Threads, descriptors and memory of a server's process."""
-    process = Path(f"/proc/{server.process}")
-    threads, descriptors = (len([*(process / kind).iterdir()]) for kind in ("task", "fd"))
-    pages = int((process / "statm").read_text().split()[1])
+    """Threads, descriptors and memory of a server's process and of its JVM."""
+    (jvm,) = [each for each in _children(server.process) if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+    return f"{_figures(server.process)}; JVM: {_figures(jvm)}"
+
+
+def _figures(process: int) -> str:
+    place = Path(f"/proc/{process}")
+    threads, descriptors = (len([*(place / kind).iterdir()]) for kind in ("task", "fd"))
+    pages = int((place / "statm").read_text().split()[1])
     return f"{threads} threads, {descriptors} descriptors, {pages * os.sysconf('SC_PAGE_SIZE') >> 20} MB"
+
+
+def _children(process: int) -> Iterator[int]:
+    """The processes that a process has started, and those that they have."""
+    for task in Path(f"/proc/{process}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            yield child
+            yield from _children(child)
