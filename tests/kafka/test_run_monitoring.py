@@ -56,12 +56,13 @@ def exported(monitor: Monitor) -> str:
 def test_prometheus_gets_the_numbers_of_every_query() -> None:
     port, monitor = free_port(), Monitor()
     with monitor.open((HOST, port)):
-        monitor.show([STATE, FAILED])
+        monitor.show([replace(STATE, late_records=2), FAILED])
         with urlopen(f"http://{HOST}:{port}/metrics", timeout=30) as answer:
             text = answer.read().decode()
     for line in (
         "kestrel_up 1.0",
         "kestrel_bad_records_total 1.0",
+        'kestrel_query_late_records_total{query="CTAS_T_1"} 2.0',
         'kestrel_query_rows_in_total{query="CTAS_T_1"} 20.0',
         'kestrel_query_rows_out_total{query="CTAS_T_1"} 10.0',
         'kestrel_query_lag_records{query="CTAS_T_1"} 7.0',
