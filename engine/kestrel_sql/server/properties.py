@@ -26,9 +26,6 @@ FIXED = frozenset(
 )
 """Settings of the server that no request may override (rest-api.md, section 8)."""
 
-KNOWN = FIXED | {"ksql.max.push.queries", "ksql.query.push.v2.enabled", "ksql.service.id"}
-"""Settings that exist beside those that the planner reads."""
-
 
 def check_property(name: str, config: Config) -> None:
     """Check that a request may set a property.
@@ -45,7 +42,7 @@ def check_property(name: str, config: Config) -> None:
             "One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their"
             f" default value): [{name}]",
         )
-    if not (is_known(name) or name in KNOWN or name.startswith("ksql.")):
+    if not is_known(name):
         raise ApiError(BAD_REQUEST, f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
 
 
@@ -75,13 +72,10 @@ def altered_system(config: Config, statement: AlterSystem) -> Config:
 
 def _with_property(config: Config, name: str, value: object) -> Config:
     if value is None:
-        return config.without_property(name) if is_known(name) else config
+        return config.without_property(name)
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict | list) for each in value)):
         raise ApiError(BAD_REQUEST, f"Invalid value for property {name}: expected text or a number, or a list of them")
-    text = _text(value)
-    if is_known(name):
-        return config.with_property(name, text)
-    return Config.of({**config.overrides, name: text})
+    return config.with_property(name, _text(value))
 
 
 def _text(value: Any) -> str:

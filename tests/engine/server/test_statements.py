@@ -177,6 +177,8 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
         ('{"ksql": "ASSERT TOPIC nowhere;"}', 417, 41700, "nowhere"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"ksql.service.id": "x"}}', 400, 40000, "prohibited"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"nonsense": "x"}}', 400, 40000, "nonsense"),
+        ('{"ksql": "LIST TYPES;", "streamsProperties": {"ksql.nonsense": "x"}}', 400, 40000, "Not recognizable"),
+        ('{"ksql": "LIST TYPES;", "streamsProperties": {"max.poll.records": "x"}}', 400, 40000, "Not a number"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"auto.offset.reset": "none"}}', 400, 40000, "earliest"),
     ],
 )
