@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -96,3 +97,8 @@ def test_a_join_has_the_types_that_it_can_have() -> None:
     types = {fact for fact in known_facts() if ".joinType=" in fact}
     assert "tableTableJoinV1.joinType=RIGHT" in types
     assert "streamTableJoinV1.joinType=RIGHT" not in types
+
+
+def test_every_spec_of_ours_has_a_hash_of_its_own() -> None:
+    specs = {file: json.loads(file.read_text(encoding="utf-8")) for file in STORE.rglob("spec.json")}
+    assert [str(file) for file, spec in specs.items() if "hash" in spec and "specHash" not in spec] == []
