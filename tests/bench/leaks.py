@@ -32,8 +32,10 @@ def main() -> None:
         server = servers.start()
         eventually(server.is_up, server)
         source, made = f"{servers.service}s", f"{servers.service}made"
-        server.ksql(f"CREATE STREAM s (id INT KEY) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON', PARTITIONS=1);")
-        server.ksql("INSERT INTO s (id) VALUES (1);")
+        server.ksql(
+            f"CREATE STREAM s (id INT KEY, v INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        )
+        server.ksql("INSERT INTO s VALUES (1, 1);")
         run(server, made, [0])
         time.sleep(5)
         print(f"after the first: {figures(server)}", flush=True)
