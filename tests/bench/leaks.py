@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -58,7 +58,10 @@ def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
 
 def figures(server: Server) -> str:
     """Threads, descriptors and memory of a server's process and of its JVM."""
-    (jvm,) = [each for each in _children(server.process) if Path(f"/proc/{each}/comm").read_text() == "java\n"]
+    # Workers of Python come and go; the JVM is the server's own child.
+    started = Path(f"/proc/{server.process}/task")
+    children = {child for task in started.glob("*/children") for child in task.read_text().split()}
+    (jvm,) = [int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n"]
     return f"{_figures(server.process)}; JVM: {_figures(jvm)}"
 
 
@@ -67,11 +70,3 @@ def _figures(process: int) -> str:
     threads, descriptors = (len([*(place / kind).iterdir()]) for kind in ("task", "fd"))
     pages = int((place / "statm").read_text().split()[1])
     return f"{threads} threads, {descriptors} descriptors, {pages * os.sysconf('SC_PAGE_SIZE') >> 20} MB"
-
-
-def _children(process: int) -> Iterator[int]:
-    """The processes that a process has started, and those that they have."""
-    for task in Path(f"/proc/{process}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            yield child
-            yield from _children(child)
