@@ -104,9 +104,9 @@ class Display:
         (self.notes if self.rows_only else self.out).print(Text(sentence), soft_wrap=True)
 
     def note(self, sentence: str) -> None:
-        """Print what is said about rows."""
-        beside = self.form is Form.TABLE and not self.rows_only
-        (self.out if beside else self.notes).print(Text(sentence, "dim"), soft_wrap=True)
+        """Print what is said about a table, such as the number of its rows; programs count for themselves."""
+        if self.form is Form.TABLE:
+            (self.notes if self.rows_only else self.out).print(Text(sentence, "dim"), soft_wrap=True)
 
     def _table(self, names: Sequence[str], rows: Iterable[Sequence[Any]], tombstones: Collection[int]) -> None:
         table = Table()
