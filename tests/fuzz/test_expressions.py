@@ -33,7 +33,7 @@ EXPRESSIONS, ROWS = 40, 60
 """About 5,000 comparisons."""
 
 FOUND: list[tuple[str, dict[str, Any], Any]] = [
-    ("MAP(`String_A` := 1, 'x' := 2)", {"String_A": None}, {"null": 1, "x": 2}),
+    ("MAP(`String_A` := 1, 'x' := 2)", {"String_A": None}, {None: 1, "x": 2}),
     ("TRUNC(`Decimal380_A`, -1)", {"Decimal380_A": Decimal(-1)}, Decimal(0)),
     ("ROUND(`Decimal44_A`, -1)", {"Decimal44_A": Decimal("-0.9999")}, Decimal("0.0000")),
     ("`String_A` LIKE `String_B` ESCAPE '%'", {"String_A": "2020", "String_B": "%"}, FAILS),

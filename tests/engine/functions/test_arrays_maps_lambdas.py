@@ -10,6 +10,7 @@ from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
@@ -193,10 +194,12 @@ def outcomes() -> dict[str, object]:
     spark = open_test_session()
     types = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}
     columns = {name: s.column(name) for name in COLUMNS}
+    python = PythonCalls()
     trees = [
-        compile_closed(bind(parse_expression(case), types), Context(columns, PythonCalls(), nested=True), case)
+        compile_closed(bind(parse_expression(case), types), Context(columns, python, nested=True), case)
         for case in CASES
     ]
+    register(spark, python)
     values = {
         name: s.null_of(sql_type) if text is None else s.cast(s.exp.maybe_parse(text, dialect="spark"), sql_type)
         for name, (sql_type, text) in COLUMNS.items()

@@ -117,7 +117,7 @@ MORE = (
     "ROUND(1E300) -> 9223372036854775807",
     "ROUND(-1.5E0, 0) -> -1E0",
     "ROUND(15E0, -1) -> 20E0",
-    "ROUND(99.9, 0) -> NULL",
+    "ROUND(99.9, 0) -> 100.0",
     "ROUND(CAST(NULL AS INT)) -> NULL",
     "SIGN(0E0) -> 0",
     "SPLIT('', '') -> ARRAY['']",
