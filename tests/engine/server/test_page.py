@@ -178,7 +178,7 @@ def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size:
     expect(page.locator("#step")).to_contain_text("`PRICE` DOUBLE")
     assert page.locator("#graph .node").count() >= 4
     assert page.locator("#graph .edge").count() == page.locator("#graph .node").count() - 1
-    expect(page.locator("#queries pre")).to_contain_text("CREATE TABLE totals")
+    expect(page.locator("#queries pre")).to_contain_text("CREATE TABLE TOTALS WITH (CLEANUP_POLICY='compact',")
     page.keyboard.press("Escape")
     query.click()
     expect(page.locator("#graph")).to_have_count(0)
