@@ -52,7 +52,8 @@ def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
     assert line(state) == "Q: 15 in, 7 out, 2/s, lag a 9, 4 state rows"
     assert json.loads(state.to_json(2.5)) == {
         "time": 2500, "query": "Q", "batch": 1, "rows_in": 15, "rows_out": 7,
-        "rows_per_second": 1.5, "lag": {"a": 9}, "state_rows": 4, "batch_ms": 10, "bad_records": 0, "error": "",
+        "rows_per_second": 1.5, "lag": {"a": 9}, "state_rows": 4, "batch_ms": 10, "bad_records": 0,
+        "late_records": 0, "first_late": "", "error": "",
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kestrel_sql.admin.answer import Answer
-from kestrel_sql.errors import EngineError, QueryError, StatementError
+from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.topic_configs import TopicShape, shapes_of
@@ -157,7 +157,7 @@ def test_the_source_of_a_resumed_query_may_have_a_longer_retention(
 def test_more_replicas_than_brokers_are_refused_with_the_message_of_the_broker(
     kafka: KafkaConfig, tmp_path: Path, name: str
 ) -> None:
-    with pytest.raises(QueryError, match=f"the topic {name} was not created: .*[Rr]eplication factor"):
+    with pytest.raises(StatementError, match=f"the topic {name} was not created: .*[Rr]eplication factor"):
         execute(kafka, tmp_path, S.format(name, ", PARTITIONS=1, REPLICAS=30"))
 
 
