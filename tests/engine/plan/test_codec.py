@@ -368,11 +368,13 @@ def test_deep_expressions_are_refused() -> None:
             "$.queryPlan.physicalPlan.selectExpressions[0]",
         )
     deep_type = "ARRAY<" * 900 + "INT" + ">" * 900
-    refused(sample.ddl({"@type": "registerTypeV1", "type": deep_type, "typeName": "T"}), "$.ddlCommand.type", "deeply")
+    refused(
+        sample.ddl({"@type": "registerTypeV1", "type": deep_type, "typeName": "T"}), "$.ddlCommand.type", "too large"
+    )
     refused(
         sample.query({**sample.stream(), "sourceSchema": f"`A` {deep_type}"}),
         "$.queryPlan.physicalPlan.sourceSchema",
-        "deeply",
+        "too large",
     )
 
 
