@@ -123,3 +123,30 @@ def test_a_plan_that_differs_in_more_than_its_records_is_left_alone(
     stored = kept(tmp_path, [expected(2)], post=post)
     assert amended(stored, fake, "--without-oracle") == ExitCode.FAILURES
     assert "more than its records differs" in capsys.readouterr().out
+
+
+def test_a_plan_whose_statements_mean_something_else_today_says_why(tmp_path: Path, fake: Any) -> None:
+    stored = kept(tmp_path, [expected(2)], statements=["UNPLANNED;"])
+    plan = stored.plan_file.read_bytes()
+    assert main(["plans", "prove", str(stored.folder)], lambda: fake) == ExitCode.FAILURES
+    assert amended(stored, fake, "--today") == ExitCode.OK
+    _, spec = load_stored(stored)
+    assert (spec["today"], spec["testCase"]["outputs"]) == (REASON, [expected(2)])
+    assert spec["amended"] == [{"rules": ["O9.4"], "reason": REASON, "today": None}]
+    assert stored.plan_file.read_bytes() == plan
+    assert amended(stored, fake, "--today") == ExitCode.OK
+    assert len(load_stored(stored)[1]["amended"]) == 1
+    assert main(["plans", "prove", str(stored.folder)], lambda: fake) == ExitCode.OK
+
+
+def test_statements_that_mean_the_same_today_need_no_reason(
+    tmp_path: Path, fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = kept(tmp_path, [expected(1)], statements=["UNPLANNED;"])
+    before = stored.spec_file.read_bytes()
+    assert amended(stored, fake, "--today") == ExitCode.FAILURES
+    assert "give today what its spec expects" in capsys.readouterr().out
+    fake.plan_documents = lambda _: stored.plan_file.read_text(encoding="utf-8")
+    assert amended(stored, fake, "--today") == ExitCode.FAILURES
+    assert "its statements give the same plan today" in capsys.readouterr().out
+    assert stored.spec_file.read_bytes() == before

@@ -46,7 +46,8 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "resume": "go on from stored checkpoints, and compare what comes after",
         "compact": "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
         "adopt": "store plans that were written by hand, in the style of an older release",
-        "amend": "replace the records that stored plans expect, where ksqlDB's engine agrees; the old ones are kept",
+        "amend": "replace the records that stored plans expect, where ksqlDB's engine agrees; the old ones are kept"
+        " (--today: say why the statements mean something else today)",
     }
 )
 
@@ -82,7 +83,7 @@ def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
 
 def _add_amend(action: argparse.ArgumentParser) -> None:
     action.add_argument(
-        "--reason", required=True, metavar="TEXT", help="why the records change; names a rule, such as O9.4"
+        "--reason", required=True, metavar="TEXT", help="why the spec changes; names a rule, such as O9.4"
     )
     oracle = action.add_mutually_exclusive_group()
     oracle.add_argument(
@@ -94,6 +95,11 @@ def _add_amend(action: argparse.ArgumentParser) -> None:
     )
     oracle.add_argument(
         "--without-oracle", action="store_true", help="amend without the agreement of ksqlDB's engine; the spec says so"
+    )
+    oracle.add_argument(
+        "--today",
+        action="store_true",
+        help="keep the records, and write the reason as why the statements mean something else today",
     )
     action.add_argument(
         "--spec",
@@ -218,15 +224,16 @@ def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
 
 def _amend(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    from kestrel_qtt.plan_commands.amend import Amendment, amend_plans
+    from kestrel_qtt.plan_commands.amend import Amendment, amend_plans, excuse_plans
 
-    oracle = None if arguments.without_oracle else arguments.oracle
+    oracle = None if arguments.without_oracle or arguments.today else arguments.oracle
     amendment = Amendment.of(arguments.reason, oracle, read_rules(arguments.spec))
     loaded = _stored(arguments)
     engine = open_driver()
     try:
         cases = selection_of(arguments).of(loaded.cases)
-        return max(_told(amend_plans(cases, engine, amendment)), report_errors(loaded))
+        action = excuse_plans if arguments.today else amend_plans
+        return max(_told(action(cases, engine, amendment)), report_errors(loaded))
     finally:
         engine.close()
 

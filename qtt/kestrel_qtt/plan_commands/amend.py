@@ -1,4 +1,4 @@
-"""Replace the expected records of stored plans whose specs expect what ksqlDB's engine does not give."""
+"""Amend the specs of stored plans: records that ksqlDB's engine does not give, and why statements mean another thing."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 from kestrel_qtt.cases.decode import output_of
 from kestrel_qtt.cases.model import Case, ExpectedLog, Json, OutputRecord, Produced, Result, Status
 from kestrel_qtt.cases.read_json import parse_json
-from kestrel_qtt.drivers.driver import Driver, RunOptions
+from kestrel_qtt.drivers.driver import Driver, PlanningDriver, RunOptions
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.plan_commands.oracle import OracleError, ask
 from kestrel_qtt.plan_commands.record import Findings
-from kestrel_qtt.plans.store import PlanStoreError, amend, plan_at
+from kestrel_qtt.plans.store import PlanStoreError, StoredPlan, amend, excuse, load_stored, plan_at
 from kestrel_qtt.runner import run_cases
 
+_KSQLDB = "a plan that ksqlDB stored is never amended"
 _RULE = re.compile(r"\b[A-Z]\d+(?:\.\d+)+\b")
 
 
@@ -86,11 +87,45 @@ def amend_plans(cases: Sequence[Case], driver: Driver, amendment: Amendment) -> 
     return Findings(tuple(done), tuple(problems))
 
 
+def excuse_plans(cases: Sequence[Case], driver: PlanningDriver, amendment: Amendment) -> Findings:
+    """Write into the specs of stored plans why their statements mean something else today, where they do.
+
+    A plan is left alone, with a word, if its statements are planned as they were, or give what its spec expects.
+    """
+    done: list[str] = []
+    problems: list[str] = []
+    for case in cases:
+        folder = case.file.parent
+        try:
+            stored = _plan_of(case)
+            if problem := _not_excusable(case, stored, driver, amendment.reason):
+                problems.append(problem)
+            elif load_stored(stored)[1].get("today") == amendment.reason:
+                done.append(f"unchanged {folder}: its spec says so")
+            else:
+                excuse(stored, amendment.reason, {"rules": list(amendment.rules), "reason": amendment.reason})
+                done.append(f"amended {folder}")
+        except PlanStoreError as error:
+            problems.append(str(error))
+    return Findings(tuple(done), tuple(problems))
+
+
+def _not_excusable(case: Case, stored: StoredPlan, driver: PlanningDriver, reason: str) -> str:
+    from kestrel_qtt.plan_commands.prove import compare, run_today
+
+    if case.tolerant:
+        return f"{stored.folder}: {_KSQLDB}"
+    found = compare(stored, case, driver, reason)
+    if found.problem or run_today([replace(found, excuse="")], driver):
+        return found.problem
+    return f"{stored.folder}: its statements give today what its spec expects, so it needs no reason"
+
+
 def _not_amendable(result: Result) -> str:
     """Say why the expected records of a stored plan that failed cannot be replaced; empty if they can."""
     case, outcome = result.case, result.outcome
     if case.tolerant:
-        return "a plan that ksqlDB stored is never amended"
+        return _KSQLDB
     if not isinstance(outcome, Produced):
         return f"it does not run to its end: {result.reason}"
     if case.outputs is None:
@@ -132,15 +167,20 @@ def _disagreement(result: Result, answer: tuple[OutputRecord, ...] | OracleError
 
 
 def _store(result: Result, amendment: Amendment) -> None:
-    stored = plan_at(result.case.file.parent)
-    if stored is None:
-        raise PlanStoreError(f"{result.case.file}: there is no plan beside it")
+    stored = _plan_of(result.case)
     note: dict[str, Json] = {
         "rules": list(amendment.rules),
         "reason": amendment.reason,
         "oracle": "not asked" if amendment.oracle is None else "agrees",
     }
     amend(stored, list(_records(result)), note, [] if _log(result) != result.case.log else None)
+
+
+def _plan_of(case: Case) -> StoredPlan:
+    stored = plan_at(case.file.parent)
+    if stored is None:
+        raise PlanStoreError(f"{case.file}: there is no plan beside it")
+    return stored
 
 
 def _records(result: Result) -> Iterator[dict[str, Json]]:

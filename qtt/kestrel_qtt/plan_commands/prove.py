@@ -29,12 +29,11 @@ class Comparison:
     excuse: str = ""
 
 
-def compare(stored: StoredPlan, case: Case, driver: PlanningDriver) -> Comparison:
-    """Compare a stored plan with today's codec and planner, without running it."""
-    excuse = ""
+def compare(stored: StoredPlan, case: Case, driver: PlanningDriver, excuse: str = "") -> Comparison:
+    """Compare a stored plan with today's codec and planner, without running it; an `excuse` replaces that of its spec."""
     try:
         text, spec = load_stored(stored)
-        excuse = str(spec.get("today", ""))
+        excuse = excuse or str(spec.get("today", ""))
         if not survives_codec(text, str(stored.folder)):
             return Comparison(case, f"{stored.folder}: another plan after a round trip through the codec")
         different = differences_between(text, driver.plan_documents(case), str(stored.folder))

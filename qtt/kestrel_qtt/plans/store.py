@@ -1,6 +1,6 @@
 """The store of historic plans: find, load, compare, record and check them.
 
-A stored plan never changes. The records that its spec expects change by `amend` only.
+A stored plan never changes. Its spec changes by `amend` and `excuse` only.
 """
 
 from __future__ import annotations
@@ -282,8 +282,17 @@ def amend(stored: StoredPlan, outputs: list[Json], note: Mapping[str, Json], log
     _, spec = load_stored(stored)
     case = spec["testCase"]
     fresh: dict[str, Json] = {"outputs": outputs, **({} if log is None else {"log": log})}
-    amended = [*spec.get("amended", ()), {**note, **{name: case.get(name) for name in fresh}}]
-    document = _spec_text({**spec, "testCase": {**case, **fresh}, "amended": amended})
+    _amend(stored, {**spec, "testCase": {**case, **fresh}}, {**note, **{name: case.get(name) for name in fresh}})
+
+
+def excuse(stored: StoredPlan, reason: str, note: Mapping[str, Json]) -> None:
+    """Say in the spec of a stored plan why its statements mean something else today; the rest is as for `amend`."""
+    _, spec = load_stored(stored)
+    _amend(stored, {**spec, "today": reason}, {**note, "today": spec.get("today")})
+
+
+def _amend(stored: StoredPlan, spec: Mapping[str, Any], note: Mapping[str, Json]) -> None:
+    document = _spec_text({**spec, "amended": [*spec.get("amended", ()), note]})
     draft = stored.spec_file.with_suffix(".draft")
     try:
         draft.write_bytes(document.encode("utf-8"))
