@@ -1,4 +1,4 @@
-"""Amend the specs of stored plans: records that ksqlDB's engine does not give, and why statements mean another thing."""
+"""Amend specs of stored plans: records that they expect, and why their statements mean something else today."""
 
 from __future__ import annotations
 

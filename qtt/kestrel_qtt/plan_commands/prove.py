@@ -30,7 +30,7 @@ class Comparison:
 
 
 def compare(stored: StoredPlan, case: Case, driver: PlanningDriver, excuse: str = "") -> Comparison:
-    """Compare a stored plan with today's codec and planner, without running it; an `excuse` replaces that of its spec."""
+    """Compare a stored plan with today's codec and planner, without running it; `excuse` replaces that of its spec."""
     try:
         text, spec = load_stored(stored)
         excuse = excuse or str(spec.get("today", ""))
