@@ -292,7 +292,7 @@ def excuse(stored: StoredPlan, reason: str, note: Mapping[str, Json]) -> None:
 
 
 def _amend(stored: StoredPlan, spec: Mapping[str, Any], note: Mapping[str, Json]) -> None:
-    document = _spec_text({**spec, "amended": [*spec.get("amended", ()), note]})
+    document = _spec_text({**spec, "amended": [*spec.get("amended", ()), {**note}]})
     draft = stored.spec_file.with_suffix(".draft")
     try:
         draft.write_bytes(document.encode("utf-8"))
