@@ -20,6 +20,7 @@ from rich.text import Text
 
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor, Phase
 from kestrel_sql.cli.progress import Board
+from kestrel_sql.dataflow.log_entries import DESERIALIZATION
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import HOST, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -30,7 +31,6 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about, fields_now
 from kestrel_sql.queries.metrics import registry_of
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION
 from kestrel_sql.topics.records import LogEntry
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"

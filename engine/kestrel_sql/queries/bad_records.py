@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from threading import Lock
 
+from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, LATE, PROCESSING, late_count
 from kestrel_sql.queries.log_context import about
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, LATE, PROCESSING, late_count
 from kestrel_sql.topics.records import LogEntry
 
 TRANSIENT = "push and pull queries"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kestrel_sql.dataflow.log_entries import DESERIALIZATION, LATE, PROCESSING, late_count
 from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.queries.bad_records import query_of
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, LATE, PROCESSING, late_count
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kestrel_sql.catalog.catalog import Catalog, Source
+from kestrel_sql.dataflow.ingestion import NULL_KEY
+from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL
 from kestrel_sql.errors import QueryError, Span, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
@@ -19,8 +21,6 @@ from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.expressions.walk import calls, column_refs
 from kestrel_sql.queries.pull_rules import KeyRules, check_in_lists, check_operands, unqualified
 from kestrel_sql.queries.transient import QueryKind, TransientQuery, plan_query
-from kestrel_sql.spark.io.ingestion import NULL_KEY
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import Query, SelectAll, SelectExpression, SelectStructAll, SourceKind

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kestrel_sql.dataflow.log_entries import PROCESSING
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
@@ -18,7 +19,6 @@ from kestrel_sql.plan.schemas import result_schema, scope_of
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.plan.steps.streams import StreamFilterV1, StreamSelectV1
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
-from kestrel_sql.spark.stages.log_entries import PROCESSING
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.topics.records import LogEntry

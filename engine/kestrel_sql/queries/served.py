@@ -10,13 +10,13 @@ from functools import partial
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
+from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.errors import QueryError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableQuery
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
-from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.parse.parser import ParsedStatement
 

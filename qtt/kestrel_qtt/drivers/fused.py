@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kestrel_qtt.cases import model
+from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
-from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.topics.records import Record
 
 MOST_FUSED = 60

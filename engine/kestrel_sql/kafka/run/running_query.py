@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, RegistryUnavailableError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -32,7 +33,6 @@ from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
-from kestrel_sql.spark.stages.log_entries import FATAL
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from kestrel_sql.dataflow.log_entries import log_entry
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -26,7 +27,6 @@ from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, m
 from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share, entries_only
 from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, retried
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.stages.log_entries import log_entry
 from kestrel_sql.topics.records import LogEntry
 
 _MAX_GROUPS = 64

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from kestrel_sql.dataflow.log_entries import log_entry
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
-from kestrel_sql.spark.stages.log_entries import log_entry
 from kestrel_sql.topics.records import LogEntry, Record
 
 _names = count()

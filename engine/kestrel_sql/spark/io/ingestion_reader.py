@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.ingestion import Message, message_reader
+from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.plan.ingestion import IngestionSpec
-from kestrel_sql.spark.io.ingestion import Message, message_reader
 from kestrel_sql.spark.io.source_reader import Read, struct_type
 from kestrel_sql.spark.stages.group import SourceRead
-from kestrel_sql.spark.stages.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.spark.values import row_converter, to_arrow_value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.windowed_key import join, join_all
@@ -17,7 +18,6 @@ from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.io.columns import to_list
 from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
 from kestrel_sql.spark.stages.group import SinkWrite
-from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.spark.stages.stage import struct_column
 
 

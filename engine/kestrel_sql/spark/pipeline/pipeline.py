@@ -11,12 +11,12 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.dataflow.demand import unread_table
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.spark.build.demand import unread_table
 from kestrel_sql.spark.build.queryable import build_queryable
 from kestrel_sql.spark.build.walk import build_step
 from kestrel_sql.spark.compile import python_functions as pycalls

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from kestrel_sql.dataflow.log_entries import ROWS_INCLUDE
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
@@ -19,7 +20,6 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.log_entries import ROWS_INCLUDE
 from kestrel_sql.spark.stages.stage import Operation, Stage, is_relation
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.schema import Column
@@ -137,7 +137,7 @@ class QueryBuild:
     serde: Callable[[SerdeSpec], SerdeSpec]
     """Completes a spec with the schemas of the registry."""
     unread: Step | None = None
-    """The step whose old rows no other step reads (`kestrel_sql.spark.build.demand`)."""
+    """The step whose old rows no other step reads (`kestrel_sql.dataflow.demand`)."""
 
     def logger(self, step: Step) -> str:
         """The logger of a step in the processing log (rules E8)."""

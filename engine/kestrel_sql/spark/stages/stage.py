@@ -13,10 +13,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.compile.sql import Tree
-from kestrel_sql.spark.stages.log_entries import FATAL, PROCESSING
 
 LOG_ONLY = -1
 """The relation of a dropped row that only carries entries of the processing log."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.late import Late, note_row, take
 from kestrel_sql.operators.operator import Output, PacksState, Row, Scope
@@ -18,7 +19,6 @@ from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.log_entries import FATAL, failed, late_entry
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import MAX_OUTPUTS, MIN_ROWS, can_run, output_structs

@@ -11,8 +11,8 @@ from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.silence import late_inputs, unread_inputs
 from kestrel_qtt.drivers.stored_plan import last_serdes
 from kestrel_qtt.drivers.topics import source_state, topic_states
+from kestrel_sql.dataflow.log_entries import LATE
 from kestrel_sql.errors import EngineError
-from kestrel_sql.spark.stages.log_entries import LATE
 
 _KINDS = ("deserialization", "processing", "production", "serialization", "thread")
 

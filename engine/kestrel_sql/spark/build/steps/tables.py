@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kestrel_sql.dataflow.demand import knows_old_rows
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
-from kestrel_sql.spark.build.demand import knows_old_rows
 from kestrel_sql.spark.build.grouping import grouped_key
 from kestrel_sql.spark.build.keyed import with_old
 from kestrel_sql.spark.build.projections import key_struct, predicate, projection, rekeyed, renamed_key

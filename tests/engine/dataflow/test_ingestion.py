@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.dataflow.ingestion import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.source_messages import canonical_json, message_decoder
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
 from kestrel_sql.plan.step import FormatInfo, Formats
-from kestrel_sql.spark.io.ingestion import NO_VALUE, NULL_KEY, Message, MessageReader, message_reader
 from kestrel_sql.sql.parse.parser import parse_schema
 
 TEXT = FormatInfo("TEXT")
