@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.dataflow.keys import key_decoder
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
@@ -27,7 +28,6 @@ from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.session.source_records import source_spec
-from kestrel_sql.spark.build.keyed import key_decoder
 from kestrel_sql.spark.build.queryable import QueryableTable
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.state.hashing import HASHABLE, hash_row

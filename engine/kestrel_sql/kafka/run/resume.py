@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.catalog.upgrade import check_plan_upgrade
+from kestrel_sql.dataflow.aggregates import CACHE_SIZES, has_cache
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
 from kestrel_sql.kafka.source.source import steps
@@ -22,7 +23,6 @@ from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.known_properties import STREAMS_PREFIX
 from kestrel_sql.session.session import PersistentQuery
-from kestrel_sql.spark.build.steps.aggregates import CACHE_SIZES, has_cache
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.sql.nodes.statements import CreateAs, Emit, SessionWindow
 from kestrel_sql.sql.parse.parser import ParsedStatement

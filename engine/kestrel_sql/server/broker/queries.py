@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.view import Failure, PartitionOffsets
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.dataflow.aggregates import retention_of
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets
@@ -32,7 +33,6 @@ from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
-from kestrel_sql.spark.build.steps.aggregates import retention_of
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kestrel_sql.dataflow.tables import with_old_rows
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import SelectItem
@@ -129,6 +130,11 @@ def _component(build: QueryBuild, handle: Handle, expression: Expression, contex
 
 def _uses_only(expression: Expression, names: set[str]) -> bool:
     return all(reference in names for reference in references(expression))
+
+
+def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
+    """Return the same table with its old rows, through a store unless it already has them."""
+    return source if source.has_old else build.stateful(with_old_rows(build, source), (source,), logger)
 
 
 def references(node: object) -> Iterable[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from kestrel_sql.operators.operator import Operator
+from kestrel_sql.dataflow.tables import stored
 from kestrel_sql.operators.table_rows import holds_table
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import TableSinkV1
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
-from kestrel_sql.spark.build.keyed import key_bytes, with_old
+from kestrel_sql.spark.build.projections import with_old
 from kestrel_sql.spark.build.walk import BUILDERS, build_step
 from kestrel_sql.spark.stages.group import Group, QueryBuild, Stateful
 from kestrel_sql.spark.stages.handles import Handle
@@ -53,12 +53,7 @@ def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
 def _materialised(root: Step, build: QueryBuild, result: Handle) -> Handle:
     if not result.is_table or _materialising(build.group, result) is not None:
         return result
-    operator = TableStore(key_bytes=key_bytes(build, result), width=len(result.schema.value))
-
-    def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        return operator, replace(result, relation=relation, level=level, has_old=False, has_old_key=False)
-
-    return build.stateful(make, (result,), build.logger(root))
+    return build.stateful(stored(build, result), (result,), build.logger(root))
 
 
 def queryable_table(group: Group, query: int, root: Step) -> QueryableTable | None:

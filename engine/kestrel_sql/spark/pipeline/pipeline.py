@@ -274,6 +274,7 @@ def build_pipeline(runs: Iterable[QueryRun], functions: Registry = FUNCTIONS) ->
             group=group,
             query=number,
             query_id=run.plan.query_id,
+            functions=functions,
             settings=run.settings,
             serde=run.serde,
             unread=unread_table(root),

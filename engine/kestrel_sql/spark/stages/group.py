@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from kestrel_sql.dataflow.log_entries import ROWS_INCLUDE
+from kestrel_sql.dataflow.query import Query
 from kestrel_sql.formats.serde import SerdeSpec
-from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Operator, Scope
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.ingestion import IngestionSpec
-from kestrel_sql.plan.step import Step, WindowInfo
+from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation, Stage, is_relation
-from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import SqlType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,29 +122,11 @@ class Group:
 
 
 @dataclass(slots=True, kw_only=True)
-class QueryBuild:
+class QueryBuild(Query):
     """The build of one query inside a group."""
 
     group: Group
     query: int
-    query_id: str
-    settings: Mapping[str, str]
-    serde: Callable[[SerdeSpec], SerdeSpec]
-    """Completes a spec with the schemas of the registry."""
-    unread: Step | None = None
-    """The step whose old rows no other step reads (`kestrel_sql.dataflow.demand`)."""
-
-    def logger(self, step: Step) -> str:
-        """The logger of a step in the processing log (rules E8)."""
-        return f"processing.{self.query_id}.{step.query_context.replace('/', '.')}"
-
-    def bind(self, expression: Expression, scope: Mapping[str, SqlType]) -> Bound:
-        """Bind an expression to the columns of a scope, and type it."""
-        return bind(expression, scope, self.group.functions)
-
-    def type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        """The type of an expression, in the form that `kestrel_sql.plan.schemas` wants; None for an untyped NULL."""
-        return self.bind(expression, scope).type
 
     def context(self, handle: Handle, part: str = "v", *, nested: bool) -> Context:
         """The context to compile expressions over a relation's value (`v`), previous value (`o`) or key (`k`)."""
@@ -163,15 +140,6 @@ class QueryBuild:
             active=is_relation(handle.relation),
         )
 
-    def flag(self, name: str, default: str = "true") -> bool:
-        """Return a boolean setting."""
-        return self.settings.get(name, default).lower() == "true"
-
-    @property
-    def logs_rows(self) -> bool:
-        """Whether entries of the processing log contain their row."""
-        return self.flag(ROWS_INCLUDE, "false")
-
     def apply(self, handle: Handle, operation: Operation, result: Handle) -> Handle:
         """Add an operation to a relation, and return `result`, the relation after it."""
         if operation.faults and self.logs_rows:
@@ -179,16 +147,15 @@ class QueryBuild:
         self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
         return result
 
-    def stateful(
-        self, make: Callable[[int, int], tuple[Operator, Handle]], inputs: tuple[Handle, ...], logger: str
-    ) -> Handle:
-        """Add an operator over `inputs`; `make` gets the number and level of the new relation."""
+    def stateful(self, made: tuple[Operator, Handle], inputs: tuple[Handle, ...], logger: str) -> Handle:
+        """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
+        operator, facts = made
         level = max(handle.level for handle in inputs)
         lifted = tuple(self.group.lift(handle, level) for handle in inputs)
-        relation = self.group.new_relation()
-        operator, output = make(relation, level + 1)
         # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
-        output = replace(output, rekeyed=operator.scope is Scope.QUERY)
+        output = replace(
+            facts, relation=self.group.new_relation(), level=level + 1, rekeyed=operator.scope is Scope.QUERY
+        )
         return self.group.add_stateful(
             Stateful(query=self.query, operator=operator, inputs=lifted, output=output, logger=logger)
         )

@@ -5,30 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
 from kestrel_sql.spark.types import name, struct_of
-from kestrel_sql.types.schema import Column, Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyCodec:
-    """The format in which operators serialise a key, to compare and to order keys."""
-
-    format: FormatInfo
-    features: frozenset[SerdeFeature] = frozenset()
-
-    @staticmethod
-    def of(formats: Formats) -> KeyCodec:
-        """Return the codec of the key format of a topic."""
-        return KeyCodec(format=formats.key_format, features=formats.key_features)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handle:
-    """A relation between two steps.
+class Handle(Relation):
+    """A relation between two steps of a group.
 
     Its struct column has the fields `k` (the key columns; absent in a stream without key) and `v` (the value columns),
     and some of `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator
@@ -37,18 +23,6 @@ class Handle:
 
     relation: int
     level: int
-    schema: Schema
-    is_table: bool = False
-    has_old: bool = False
-    has_old_key: bool = False
-    extra: tuple[Column, ...] = ()
-    window: WindowInfo | None = None
-    key_codec: KeyCodec
-    topic: str = ""
-    rekeyed: bool = False
-    """Whether the key was changed since the task was set; the next operator then computes the task from the key."""
-    suppress_ms: int = 0
-    """How long (ms) after its end a suppress step holds back the result of a window."""
 
     def part(self, *path: str) -> Tree:
         """Return a field of the relation's struct as SQL, such as `part("v", "F")`."""

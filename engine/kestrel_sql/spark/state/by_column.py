@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators import late
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
@@ -22,7 +23,6 @@ from kestrel_sql.operators.group_columns import FoundGroups, GroupColumns
 from kestrel_sql.operators.number_columns import Flags, Numbers, States, Values, objects_of
 from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.operators.state_codec import homes_of
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column

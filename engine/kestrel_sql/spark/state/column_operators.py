@@ -7,11 +7,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.by_column import Aggregate, ColumnAggregate, ColumnFinalWindows, ColumnWindows
 from kestrel_sql.spark.state.foreign_key_by_column import column_foreign_key_join

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin, subscribe
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import KeyBytes, State
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import Rows, from_rows, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.column_rows import InOrder, codes_of, order_of, valid

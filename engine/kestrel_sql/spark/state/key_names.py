@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.spark.build.keyed import EncodedKey
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.spark.io.columns import to_list, to_rows
 from kestrel_sql.spark.io.serdes import SerdeWriter
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.aggregates.by_column import Segments
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import KeyBytes, State
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, to_list, values_at
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful

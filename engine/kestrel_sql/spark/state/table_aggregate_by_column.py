@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
 from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.build.keyed import EncodedKey
 from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.stages.stage import struct_column

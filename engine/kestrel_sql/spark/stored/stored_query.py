@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kestrel_sql.dataflow.keys import key_decoder
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
@@ -12,7 +13,6 @@ from kestrel_sql.operators.operator import Key, Operator, Scope, State
 from kestrel_sql.operators.state_entries import StateEntry, state_entries, stream_time
 from kestrel_sql.plan.codec.plan_file import decode_statement
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.spark.build.keyed import key_decoder
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline

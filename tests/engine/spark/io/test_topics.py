@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo, WindowInfo, WindowType
 from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches
 from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role, Schema
 

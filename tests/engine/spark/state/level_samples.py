@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.operators.operator import Operator, Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
 from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.types import sql_types as t

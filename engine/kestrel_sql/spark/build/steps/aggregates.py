@@ -2,236 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
-from kestrel_sql.errors import PropertyError, UnsupportedError
-from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
-from kestrel_sql.java.numbers import parse_long
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
-from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.aggregates.suppress import TableSuppress
-from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
-from kestrel_sql.operators.operator import Operator
-from kestrel_sql.plan.schemas import of_column, scope_of
-from kestrel_sql.plan.step import Step, WindowInfo, WindowType
+from kestrel_sql.dataflow.aggregates import (
+    drops_headers,
+    stream_aggregate,
+    table_aggregate,
+    table_suppress,
+    windowed_aggregate,
+)
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
     TableAggregateV1,
     TableSuppressV1,
 )
-from kestrel_sql.spark.build.keyed import key_bytes
 from kestrel_sql.spark.build.projections import no_headers
-from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
-from kestrel_sql.sql.nodes.expressions import (
-    BooleanLiteral,
-    ColumnRef,
-    DecimalLiteral,
-    DoubleLiteral,
-    Expression,
-    FunctionCall,
-    IntegerLiteral,
-    LongLiteral,
-    Negate,
-    NullLiteral,
-    StringLiteral,
-)
-from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, TumblingWindow, Window
-from kestrel_sql.types.time_units import DAY_MS
-
-AnyAggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
-
-CACHE_SIZES = ("statestore.cache.max.bytes", "cache.max.bytes.buffering")
-"""The properties that give the size of the cache; the first that is set counts (rule O9.4)."""
 
 
 def stream_aggregate_v1(step: StreamAggregateV1, build: QueryBuild, source: Handle) -> Handle:
     """Aggregate a stream per key."""
-    columns, calls = _columns(step, build, source)
-    old = step is not build.unread
-    operator = StreamAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls, with_old=old)
-    return _aggregated(step, build, source, operator, None)
+    return build.stateful(stream_aggregate(step, build, source), (source,), build.logger(step))
 
 
 def table_aggregate_v1(step: TableAggregateV1, build: QueryBuild, source: Handle) -> Handle:
     """Aggregate a table per group."""
-    columns, calls = _columns(step, build, source)
-    operator = TableAggregate(key_bytes=key_bytes(build, source), columns=columns, calls=calls)
-    return _aggregated(step, build, source, operator, None)
+    return build.stateful(table_aggregate(step, build, source), (source,), build.logger(step))
 
 
 def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, build: QueryBuild, source: Handle) -> Handle:
     """Aggregate a stream per key and window."""
-    columns, calls = _columns(step, build, source)
-    window, final = step.window_expression.window, step.window_expression.emit is Emit.FINAL
-    grace, retention = grace_and_retention(window)
-    keys = key_bytes(build, source)
-    if isinstance(window, SessionWindow):
-        session = SessionWindowAggregate(
-            key_bytes=keys,
-            columns=columns,
-            calls=calls,
-            gap_ms=window.gap.millis,
-            grace_ms=grace,
-            retention_ms=retention,
-            final=final,
-        )
-        made = _aggregated(step, build, source, session, WindowInfo(WindowType.SESSION))
-        if final:
-            return made
-        # As in Kafka Streams, sessions do not pass headers on (rule O0.1).
-        return build.apply(
-            made, Operation(fields=made.unchanged(), headers=no_headers(), logger=build.logger(step)), made
-        )
-    size = window.size.millis
-    advance = window.advance.millis if isinstance(window, HoppingWindow) else size
-    timed = TimeWindowAggregate(
-        key_bytes=keys,
-        columns=columns,
-        calls=calls,
-        size_ms=size,
-        advance_ms=advance,
-        grace_ms=grace,
-        retention_ms=retention,
-        final=final,
-        has_cache=has_cache(build.settings),
-        with_old=step is not build.unread,
-    )
-    kind = WindowType.TUMBLING if isinstance(window, TumblingWindow) else WindowType.HOPPING
-    return _aggregated(step, build, source, timed, WindowInfo(kind, size))
-
-
-def grace_and_retention(window: Window) -> tuple[int, int]:
-    """Return grace and retention (ms) of a window, with the defaults of rules O8."""
-    length = window.gap.millis if isinstance(window, SessionWindow) else window.size.millis
-    grace = window.grace.millis if window.grace else max(DAY_MS - length, 0)
-    needed = length + grace
-    retention = window.retention.millis if window.retention else needed
-    return grace, max(retention, needed)
-
-
-def retention_of(step: Step) -> int | None:
-    """Return how long (ms) the hopping or tumbling windows of a plan are kept; None without such windows."""
-    while len(step.upstream) == 1:
-        if isinstance(step, StreamWindowedAggregateV1):
-            window = step.window_expression.window
-            return None if isinstance(window, SessionWindow) else grace_and_retention(window)[1]
-        (step,) = step.upstream
-    return None
-
-
-def has_cache(settings: Mapping[str, str]) -> bool:
-    """Whether stores have a cache, which a server has and ksqlDB's tests have not (rule O9.4).
-
-    Raises:
-        PropertyError: the size of the cache is not a number of bytes.
-    """
-    for name in CACHE_SIZES:
-        text = settings.get(name)
-        if text is not None:
-            return _bytes(name, text) > 0
-    return True
-
-
-def _bytes(name: str, text: str) -> int:
-    try:
-        size = parse_long(text.strip())
-    except ValueError:
-        raise PropertyError(f"Invalid value {text} for configuration {name}: Not a number of type LONG") from None
-    if size < 0:
-        raise PropertyError(f"Invalid value {text} for configuration {name}: Value must be at least 0")
-    return size
+    made = build.stateful(windowed_aggregate(step, build, source), (source,), build.logger(step))
+    if not drops_headers(step):
+        return made
+    return build.apply(made, Operation(fields=made.unchanged(), headers=no_headers(), logger=build.logger(step)), made)
 
 
 def table_suppress_v1(step: TableSuppressV1, build: QueryBuild, source: Handle) -> Handle:
     """Hold results back until their window closes."""
-    operator = TableSuppress(key_bytes=key_bytes(build, source), grace_ms=source.suppress_ms)
-
-    def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        return operator, replace(source, relation=relation, level=level, has_old=False)
-
-    return build.stateful(make, (source,), build.logger(step))
-
-
-def _aggregated(
-    step: AnyAggregate, build: QueryBuild, source: Handle, operator: Operator, window: WindowInfo | None
-) -> Handle:
-    schema = schema_after(build, step, source)
-    suppress = 0
-    if isinstance(step, StreamWindowedAggregateV1):
-        kind = step.window_expression.window
-        grace, _ = grace_and_retention(kind)
-        suppress = grace + (kind.gap.millis if isinstance(kind, SessionWindow) else 0)
-
-    def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        output = replace(
-            source,
-            relation=relation,
-            level=level,
-            schema=schema,
-            is_table=True,
-            has_old=step is not build.unread,
-            has_old_key=False,
-            window=window or (None if isinstance(step, TableAggregateV1) else source.window),
-            suppress_ms=suppress,
-        )
-        return operator, output
-
-    return build.stateful(make, (source,), build.logger(step))
-
-
-def _columns(step: AnyAggregate, build: QueryBuild, source: Handle) -> tuple[Columns, Calls]:
-    positions = {column.name: i for i, column in enumerate(source.schema.value)}
-    columns = tuple(of_column(step, "nonAggregateColumns", name, positions) for name in step.non_aggregate_columns)
-    return columns, tuple(_call(call, build, source, positions) for call in step.aggregation_functions)
-
-
-def _call(
-    call: FunctionCall, build: QueryBuild, source: Handle, positions: dict[str, int]
-) -> tuple[Aggregator, tuple[int, ...]]:
-    bound = build.bind(call, scope_of(source.schema))
-    function = bound.function
-    if not isinstance(function, Aggregate) or bound.type is None:
-        raise UnsupportedError(f"{call.name} is not an aggregate function")
-    choice = build.group.functions.choose(call.name, [child.type for child in bound.children])
-    constants = set(choice.literals)
-    indices = []
-    types = []
-    literals = []
-    for at, child in enumerate(bound.children):
-        if at in constants:
-            literals.append(_constant(child.node))
-        elif isinstance(child.node, ColumnRef):
-            indices.append(positions[child.node.name])
-            types.append(child.type)
-        else:
-            raise UnsupportedError(f"{call.name} takes columns and constants, not expressions")
-    settings = {k: v for k, v in build.settings.items() if k.startswith("ksql.functions.")}
-    aggregator = function.factory(AggregateCall(tuple(types), bound.type, tuple(literals), settings))
-    return replace(aggregator, name=call.name), tuple(indices)
-
-
-def _constant(node: Expression) -> object:
-    match node:
-        case Negate(operand):
-            value = _constant(operand)
-            assert isinstance(value, int | float)  # noqa: S101 - the binder lets no other through
-            return -value
-        case (
-            BooleanLiteral(value)
-            | IntegerLiteral(value)
-            | LongLiteral(value)
-            | DecimalLiteral(value)
-            | DoubleLiteral(value)
-            | StringLiteral(value)
-        ):
-            return value
-        case NullLiteral():
-            return None
-        case _:
-            raise UnsupportedError("an aggregate's constant must be a literal")
+    return build.stateful(table_suppress(build, source), (source,), build.logger(step))

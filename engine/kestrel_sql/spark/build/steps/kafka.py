@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
-from kestrel_sql.spark.build.keyed import with_old
-from kestrel_sql.spark.build.projections import no_headers
-from kestrel_sql.spark.build.steps.streams import schema_after
+from kestrel_sql.spark.build.projections import no_headers, with_old
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild, SourceRead
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.types.sql_types import Map
 
@@ -36,7 +35,7 @@ def _source(step: KafkaStreamSourceV1 | KafkaTableSourceV1, build: QueryBuild) -
     handle = Handle(
         relation=build.group.new_relation(),
         level=0,
-        schema=schema_after(build, step),
+        schema=build.schema(step),
         key_codec=KeyCodec.of(inherited),
         topic=step.topic_name,
     )

@@ -9,12 +9,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from kestrel_sql.operators.operator import Operator
-from kestrel_sql.operators.tables.stream_time import StreamTime
+from kestrel_sql.dataflow.tables import at_stream_time
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
-from kestrel_sql.spark.build.keyed import key_bytes
-from kestrel_sql.spark.build.steps.sources import clocks, specs
+from kestrel_sql.spark.build.steps.sources import clocks
 from kestrel_sql.spark.build.timestamps import extracted
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Fault
@@ -40,7 +38,7 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
         if handle.is_table:
             handle = _at_stream_time(step, build, handle)
         handle = _timestamped(step, build, handle, step.timestamp_column)
-    key, value = specs(build, step.formats, handle, handle.schema.value)
+    key, value = build.specs(step.formats, handle, handle.schema.value)
     build.group.sinks.append(
         SinkWrite(
             query=build.query,
@@ -59,12 +57,8 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
 
 def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle) -> Handle:
     """Give tombstones the stream time of the task that read them."""
-    operator = StreamTime(key_bytes=key_bytes(build, handle))
-
-    def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        return operator, replace(handle, relation=relation, level=level, has_old=False, has_old_key=False, extra=())
-
-    return build.stateful(make, (handle, *clocks(step.source, build)), build.logger(step))
+    inputs = (handle, *clocks(step.source, build))
+    return build.stateful(at_stream_time(build, handle), inputs, build.logger(step))
 
 
 def _timestamped(

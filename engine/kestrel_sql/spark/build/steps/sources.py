@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.plan.step import Formats, Step, TimestampColumn, WindowInfo
+from kestrel_sql.dataflow.relation import KeyCodec
+from kestrel_sql.plan.step import Step, TimestampColumn, WindowInfo
 from kestrel_sql.plan.steps.sources import (
     StreamSourceV1,
     TableSourceV1,
@@ -19,14 +19,12 @@ from kestrel_sql.plan.steps.sources import (
     WindowedStreamSourceV1,
     WindowedTableSourceV1,
 )
-from kestrel_sql.spark.build.steps.streams import schema_after
 from kestrel_sql.spark.build.timestamps import extracted
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.stages.group import QueryBuild, SourceRead
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
-from kestrel_sql.types.schema import Column
 
 AnySource = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
 
@@ -81,13 +79,13 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, si
     handle = Handle(
         relation=build.group.new_relation(),
         level=0,
-        schema=schema_after(build, step),
+        schema=build.schema(step),
         window=window,
         key_codec=KeyCodec.of(formats),
         topic=step.topic_name,
     )
     build.group.stage(0).relation(handle.relation)
-    key, value = specs(build, formats, handle, schema.value)
+    key, value = build.specs(formats, handle, schema.value)
     build.group.sources.append(
         SourceRead(
             query=build.query,
@@ -110,15 +108,6 @@ def _source(step: AnySource, build: QueryBuild, window: WindowInfo | None, *, si
         if step.timestamp_column is None
         else _timestamped(step, build, handle, step.timestamp_column, silent=silent)
     )
-
-
-def specs(
-    build: QueryBuild, formats: Formats, handle: Handle, values: tuple[Column, ...]
-) -> tuple[SerdeSpec, SerdeSpec]:
-    """Return the key and value specs of a topic, completed with the schemas of the registry."""
-    key = SerdeSpec(formats.key_format, handle.schema.key, formats.key_features, Side.KEY, handle.topic)
-    value = SerdeSpec(formats.value_format, values, formats.value_features, Side.VALUE, handle.topic)
-    return build.serde(key), build.serde(value)
 
 
 def _timestamped(

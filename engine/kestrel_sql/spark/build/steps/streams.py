@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.functions.declaration import Checked, Runs, Tabular
-from kestrel_sql.plan.schemas import scope_of, step_schema
-from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.steps.streams import (
     StreamFilterV1,
     StreamFlatMapV1,
@@ -27,17 +27,12 @@ from kestrel_sql.spark.compile.context import Context, Fault
 from kestrel_sql.spark.compile.expressions import compile_closed
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import POSITION, Operation
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, FunctionCall, NullLiteral
 from kestrel_sql.types.schema import Schema
 from kestrel_sql.types.sql_types import Array
-
-
-def schema_after(build: QueryBuild, step: Step, *inputs: Handle) -> Schema:
-    """The schema of a step over built inputs."""
-    return step_schema(step, [handle.schema for handle in inputs], build.type_of)
 
 
 def stream_filter_v1(step: StreamFilterV1, build: QueryBuild, source: Handle) -> Handle:
@@ -50,7 +45,7 @@ def stream_filter_v1(step: StreamFilterV1, build: QueryBuild, source: Handle) ->
 def stream_select_v1(step: StreamSelectV1, build: QueryBuild, source: Handle) -> Handle:
     """Compute the value columns; NULL rows stay NULL rows."""
     value, faults = projection(build, source, step.select_expressions, "v")
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     names = step.key_column_names or tuple(c.name for c in source.schema.key)
     key = renamed_key(source, names, [c.name for c in schema.key])
     operation = Operation(fields=(*key, ("v", value)), faults=faults, logger=build.logger(step))
@@ -68,7 +63,7 @@ def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle)
         logger=build.logger(step),
     )
     build.apply(source, computed, source)
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     lists = [source.part("f", name) for name, _ in arrays]
     sizes = [s.call("coalesce", s.call("nullif", s.call("size", a), s.integer(-1)), s.integer(0)) for a in lists]
     position = s.binary(exp.Add, POSITION, s.integer(1))
@@ -111,7 +106,7 @@ def _rows_of(build: QueryBuild, source: Handle, call: FunctionCall, context: Con
 def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Handle) -> Handle:
     """Re-key to ROWKEY, without a window; NULL rows and rows with a NULL key are dropped."""
     (tree,), faults = rekeyed(build, source, [step.key_expression])
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     keep = s.all_of(s.is_not_null(source.part("v")), s.is_not_null(tree))
     operation = Operation(
         fields=(*key_struct(schema.key, [tree]), ("v", source.part("v"))),
@@ -124,7 +119,7 @@ def stream_select_key_v1(step: StreamSelectKeyV1, build: QueryBuild, source: Han
 
 def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Handle) -> Handle:
     """Re-key; computed components are appended to the value as well."""
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     if all(isinstance(expression, NullLiteral) for expression in step.key_expression):
         operation = Operation(fields=(("v", source.part("v")),), logger=build.logger(step))
         return build.apply(source, operation, replace(source, schema=schema))
@@ -151,14 +146,14 @@ def stream_group_by_key_v1(step: StreamGroupByKeyV1, build: QueryBuild, source: 
 
 def stream_group_by_v2(step: StreamGroupByV2, build: QueryBuild, source: Handle) -> Handle:
     """Group by expressions; a row with a NULL or failing component is dropped."""
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     key, usable, faults = grouped_key(build, source, step.group_by_expressions, schema, "v", joined=False)
     return _grouped(step, build, source, schema, key, usable, faults)
 
 
 def stream_group_by_v1(step: StreamGroupByV1, build: QueryBuild, source: Handle) -> Handle:
     """Group as releases up to 6.2 did: several expressions make one STRING key."""
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     key, usable, faults = grouped_key(build, source, step.group_by_expressions, schema, "v", joined=True)
     return _grouped(step, build, source, schema, key, usable, faults)
 

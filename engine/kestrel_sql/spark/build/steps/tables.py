@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.demand import knows_old_rows
+from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.spark.build.grouping import grouped_key
-from kestrel_sql.spark.build.keyed import with_old
-from kestrel_sql.spark.build.projections import key_struct, predicate, projection, rekeyed, renamed_key
-from kestrel_sql.spark.build.steps.streams import schema_after
+from kestrel_sql.spark.build.projections import key_struct, predicate, projection, rekeyed, renamed_key, with_old
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.stages.group import QueryBuild
-from kestrel_sql.spark.stages.handles import Handle, KeyCodec
+from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
 
 
@@ -40,7 +39,7 @@ def table_filter_v1(step: TableFilterV1, build: QueryBuild, source: Handle) -> H
 def table_select_v1(step: TableSelectV1, build: QueryBuild, source: Handle) -> Handle:
     """Compute the value columns of the new row, and of the old row if the source has it."""
     value, faults = projection(build, source, step.select_expressions, "v")
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     names = step.key_column_names or tuple(c.name for c in source.schema.key)
     fields = [*renamed_key(source, names, [c.name for c in schema.key]), ("v", value)]
     if source.has_old:
@@ -52,7 +51,7 @@ def table_select_v1(step: TableSelectV1, build: QueryBuild, source: Handle) -> H
 
 def table_select_key_v1(step: TableSelectKeyV1, build: QueryBuild, source: Handle) -> Handle:
     """Re-key changes, without old rows; a later step that needs old rows stores them under the new key."""
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     trees, faults = rekeyed(build, source, step.key_expression)
     operation = Operation(
         fields=(*key_struct(schema.key, trees), ("v", source.part("v"))), faults=faults, logger=build.logger(step)
@@ -73,7 +72,7 @@ def table_group_by_v2(step: TableGroupByV2, build: QueryBuild, source: Handle) -
 
 def _grouped(step: TableGroupByV1 | TableGroupByV2, build: QueryBuild, source: Handle, *, joined: bool) -> Handle:
     source = with_old(build, source, build.logger(step))
-    schema = schema_after(build, step, source)
+    schema = build.schema(step, source)
     key, usable, faults = grouped_key(build, source, step.group_by_expressions, schema, "v", joined=joined)
     old_key, old_usable, _ = grouped_key(build, source, step.group_by_expressions, schema, "o", joined=joined)
     operation = Operation(

@@ -1,19 +1,17 @@
-"""The serialised keys of operators, and the store that provides the old rows of a table."""
+"""The serialised keys of operators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from kestrel_sql.dataflow.query import Query
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
-from kestrel_sql.operators.operator import Key, KeyBytes, Operator
+from kestrel_sql.operators.operator import Key, KeyBytes
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.spark.stages.group import QueryBuild
-from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
 
 _REMEMBERED = 1 << 16
@@ -71,10 +69,11 @@ class EncodedKey:
         return EncodedKey, (self.spec,)
 
 
-def key_bytes(build: QueryBuild, handle: Handle) -> EncodedKey:
+def key_bytes(query: Query, relation: Relation) -> EncodedKey:
     """Return the function with which operators over a relation serialise its keys."""
-    codec = handle.key_codec
-    return EncodedKey(build.serde(SerdeSpec(codec.format, handle.schema.key, codec.features, Side.KEY, handle.topic)))
+    codec = relation.key_codec
+    spec = SerdeSpec(codec.format, relation.schema.key, codec.features, Side.KEY, relation.topic)
+    return EncodedKey(query.serde(spec))
 
 
 def key_decoder(key_bytes: KeyBytes) -> Callable[[bytes], Key]:
@@ -90,16 +89,3 @@ def key_decoder(key_bytes: KeyBytes) -> Callable[[bytes], Key]:
 
 def _unwritten(name: bytes) -> Key:
     return tuple(load_state(name[1:])["key"])
-
-
-def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
-    """Return the same table with its old rows, through a store unless it already has them."""
-    if source.has_old:
-        return source
-
-    def make(relation: int, level: int) -> tuple[Operator, Handle]:
-        output = replace(source, relation=relation, level=level, has_old=True)
-        rowtime = next((at for at, column in enumerate(source.schema.value) if column.name == "ROWTIME"), None)
-        return Materialise(key_bytes=key_bytes(build, source), rowtime=rowtime), output
-
-    return build.stateful(make, (source,), logger)

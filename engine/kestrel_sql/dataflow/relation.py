@@ -1,0 +1,56 @@
+"""What is known of the rows between two steps, however they are carried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
+from kestrel_sql.types.schema import Column, Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyCodec:
+    """The format in which operators serialise a key, to compare and to order keys."""
+
+    format: FormatInfo
+    features: frozenset[SerdeFeature] = frozenset()
+
+    @staticmethod
+    def of(formats: Formats) -> KeyCodec:
+        """Return the codec of the key format of a topic."""
+        return KeyCodec(format=formats.key_format, features=formats.key_features)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """The facts of a relation.
+
+    Attributes:
+        schema: its columns.
+        is_table: whether its rows are changes of a table.
+        has_old: whether its rows have the version that they replace.
+        has_old_key: whether they have the key of that version, as those of a grouped table do.
+        extra: further columns that an operator needs, such as a foreign key.
+        window: the window of its keys.
+        key_codec: the format of its keys in operators.
+        topic: the topic that its keys come from, or go to.
+        rekeyed: whether the key was changed since the task was set; the next operator then computes the task from the
+            key.
+        suppress_ms: how long (ms) after its end a suppress step holds back the result of a window.
+    """
+
+    schema: Schema
+    is_table: bool = False
+    has_old: bool = False
+    has_old_key: bool = False
+    extra: tuple[Column, ...] = ()
+    window: WindowInfo | None = None
+    key_codec: KeyCodec
+    topic: str = ""
+    rekeyed: bool = False
+    suppress_ms: int = 0
+
+
+AnyRelation = TypeVar("AnyRelation", bound=Relation)
+"""A relation with what its carrier adds to the facts."""
