@@ -29,12 +29,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.arrow_passes import Batches, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.source_reader import struct_type
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, HEADERS, LOG, empty_lists
-from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.environment import keep_memory
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.handles import row_columns

@@ -18,10 +18,11 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
 from kestrel_sql.spark.types import name

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
@@ -32,7 +33,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.io.topics import WIRE_INPUT
-from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.sql.nodes.statements import Query

@@ -12,10 +12,11 @@ import random
 import time
 from typing import Any
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline, pages_of
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline, pages_of
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record

@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from tests.bench.cases import feed
 from tests.bench.measure import interleaved, machine, print_per_case

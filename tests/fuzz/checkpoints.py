@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 from tests.engine.formats.test_mutations import mutate

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.load import load_all
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import DEFAULTS, Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from tests.test_cuts import in_one_format
 
 CASES = Path(__file__).resolve().parents[2] / "test-cases"

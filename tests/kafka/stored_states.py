@@ -20,9 +20,10 @@ from kestrel_qtt.cases.model import Case, Result
 from kestrel_qtt.load import load_stored
 from kestrel_qtt.plan_commands.resume import resumed
 from kestrel_qtt.plans.checkpoints import Frozen, find, read, unpack
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.kafka.connector.store import store_settings
 from kestrel_sql.spark.checkpoint.compatibility import check_start
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output, Row, finish, input_row, outputs_of
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, Row, finish, input_row, outputs_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_path import StorePath, open_store

@@ -10,15 +10,17 @@ import pytest
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, Produced
 from kestrel_qtt.drivers import fused
 from kestrel_qtt.drivers.driver import RunOptions
-from kestrel_qtt.drivers.fused import Job, run_jobs
+from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.job import Job
 from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.drivers.records.prepare import prepared
 from kestrel_qtt.load import load
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 SOURCE = "CREATE STREAM S (ID STRING KEY, N INT) WITH (kafka_topic='s', value_format='JSON');"
 STATELESS = "CREATE STREAM R AS SELECT ID, N FROM S;"

@@ -15,11 +15,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.io.topics import WIRE_INPUT
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from tests.state_kill.shapes import SHAPES
 

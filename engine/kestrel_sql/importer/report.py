@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, attach_span, unreadable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
@@ -17,7 +18,7 @@ from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.sql.nodes.admin import (
     AssertSchema,
     AssertTopic,

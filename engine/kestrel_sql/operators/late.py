@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +37,10 @@ def note(state: State, timestamp: int, window: Window, grace: int, time: int, co
     known["count"] += count
 
 
-def note_row(state: State, rows: Any, at: int) -> None:
-    """Say which of `rows` was processed last; if it came too late, it is the first that did unless another was."""
+def note_row(state: State, row: Callable[..., Any], *arguments: Any) -> None:
+    """Say which row was processed last: `row(*arguments)`. If it came too late, it is the first that did."""
     if LATE in state and _ROW not in state[LATE]:
-        state[LATE][_ROW] = rows.slice(at, 1)
+        state[LATE][_ROW] = row(*arguments)
 
 
 def take(state: State) -> Late | None:

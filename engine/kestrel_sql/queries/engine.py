@@ -13,6 +13,8 @@ from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.step import WindowInfo
@@ -29,8 +31,7 @@ from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.topics.records import Record
 

@@ -11,6 +11,8 @@ from typing import Protocol
 from kestrel_sql.admin.view import Failure
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.log_entries import FATAL
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError, StatementError
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.queries.interrupts import delayed_interrupts
@@ -18,8 +20,6 @@ from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import materialises
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.session.session import PersistentQuery, Session
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _CHANCE = 0.3
 """How likely it is that a random cut parts two neighbours."""
@@ -41,16 +43,17 @@ class Cut:
             raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
         return Cut(seed=int(seed), restart=restart)
 
-    def batches(self, rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-        """Cut rows that are in feed order, never between two rows of the same feed number."""
+    def batches(self, rows: Sequence[T], numbers: Sequence[int] | None = None) -> Iterator[Sequence[T]]:
+        """Cut rows that are in feed order, never between two rows of the same feed number, if these are given."""
         if not self.each and self.seed is None:
             yield rows
             return
         random_ = random.Random(self.seed)
-        chance = min(_CHANCE, self.most / len({row["feed"] for row in rows})) if rows else 0
+        numbers = range(len(rows)) if numbers is None else numbers
+        chance = min(_CHANCE, self.most / len(set(numbers))) if rows else 0
         start = 0
         for at in range(1, len(rows) + 1):
-            inside = at < len(rows) and rows[at]["feed"] == rows[at - 1]["feed"]
+            inside = at < len(rows) and numbers[at] == numbers[at - 1]
             if not inside and (at == len(rows) or self.each or random_.random() < chance):
                 yield rows[start:at]
                 start = at

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.drivers.cut import Cut
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.checkpoint.compatibility import check_start
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output, Row, input_row, outputs_of
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, Row, input_row, outputs_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.records import Record
 
@@ -51,7 +52,7 @@ class GroupRunner(MemoryRunner):
             fed[query] += len(feed)
         rows.sort(key=lambda row: int(row["feed"]))
         chosen, run = cut or Cut(), _GroupRun(self, pipeline, tasks, pages, self.name())
-        batches = list(chosen.batches(rows))
+        batches = list(chosen.batches(rows, [int(row["feed"]) for row in rows]))
         try:
             if len(batches) > 1 or chosen.restart:
                 written = run.step_by_step(batches, chosen.restart_after(len(batches)))

@@ -21,7 +21,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.full import FullDriver
-from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.run import BASE_PROPERTIES, PARTITIONS, answered, held, session_of
 from kestrel_qtt.drivers.served import BrokerServer, broker_serving

@@ -18,10 +18,10 @@ from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
 from kestrel_qtt.plans.store import PlanStoreError
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.topics.records import Record
 

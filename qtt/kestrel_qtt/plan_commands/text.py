@@ -12,11 +12,12 @@ from kestrel_qtt.drivers.stored_plan import execute_plan_file
 from kestrel_qtt.plan_commands.format_coverage import facts_of
 from kestrel_qtt.plan_commands.plan_tree import explain_plan
 from kestrel_qtt.plans.store import RESTORED, PlanStoreError, read_plan, written_by
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 
 
 def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError, PlanError
 from kestrel_sql.plan.codec.plan_file import decode_plan, decode_statement, encode_statement, load_plan
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from tests.engine.plan import plan_samples
 
 STORE = Path(__file__).resolve().parents[3] / "historic-plans"

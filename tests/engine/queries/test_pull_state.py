@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.operators.operator import Row, State
 from kestrel_sql.queries.pull import materialises, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.build.queryable import QueryableTable, queryable_table
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import parse_statement

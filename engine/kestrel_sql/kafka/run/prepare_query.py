@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls
@@ -21,7 +22,7 @@ from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

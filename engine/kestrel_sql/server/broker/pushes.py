@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.dataflow.log_entries import FATAL
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -33,7 +34,7 @@ from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
 from kestrel_sql.spark.io.arrow_passes import Batches
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, folder_session, remove_folder, uri_of
 from kestrel_sql.sql.format.statements import format_statement

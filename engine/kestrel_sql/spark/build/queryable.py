@@ -12,7 +12,9 @@ from kestrel_sql.plan.steps.sinks import TableSinkV1
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
 from kestrel_sql.spark.build.projections import with_old
-from kestrel_sql.spark.build.walk import BUILDERS, build_step
+from kestrel_sql.spark.build.steps.sinks import table_sink_v1
+from kestrel_sql.spark.build.steps.tables import table_filter_v1, table_select_v1
+from kestrel_sql.spark.build.walk import build_step
 from kestrel_sql.spark.stages.group import Group, QueryBuild, Stateful
 from kestrel_sql.spark.stages.handles import Handle
 
@@ -39,13 +41,15 @@ def build_queryable(root: Step, build: QueryBuild, *, replaceable: bool) -> Hand
     """
     walk = _with_old_rows if replaceable else build_step
     if isinstance(root, TableSinkV1):
-        return BUILDERS[TableSinkV1](root, build, _materialised(root, build, walk(root.source, build)))
+        return table_sink_v1(root, build, _materialised(root, build, walk(root.source, build)))
     return _materialised(root, build, build_step(root, build))
 
 
 def _with_old_rows(step: Step, build: QueryBuild) -> Handle:
-    if isinstance(step, TableSelectV1 | TableFilterV1):
-        return BUILDERS[type(step)](step, build, _with_old_rows(step.source, build))
+    if isinstance(step, TableSelectV1):
+        return table_select_v1(step, build, _with_old_rows(step.source, build))
+    if isinstance(step, TableFilterV1):
+        return table_filter_v1(step, build, _with_old_rows(step.source, build))
     handle = build_step(step, build)
     return with_old(build, handle, build.logger(step)) if isinstance(step, _SOURCES) else handle
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -14,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
+from kestrel_sql.expressions.user_calls import Tracing
 from kestrel_sql.functions.declaration import Nulls, Scalar
 from kestrel_sql.spark.compile.context import PythonCall, PythonCalls
 from kestrel_sql.spark.types import to_arrow, to_spark
@@ -37,7 +36,7 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
     propagate = isinstance(function, Scalar) and function.nulls is Nulls.PROPAGATE
     value_type, encode = to_arrow(types.returns), to_arrow_value(types.returns)
     literals = dict(call.literals)
-    describe = _Tracing(function.name) if call.is_of_user else _message
+    describe = Tracing(function.name) if call.is_of_user else _message
 
     def run(*given: pa.Array) -> pa.Array:
         size = len(given[0])
@@ -67,25 +66,6 @@ def _runner(call: PythonCall) -> Callable[..., pa.Array]:
 
 def _message(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-@dataclass(slots=True)
-class _Tracing:
-    """Describes the errors of a user's function; the first of a kind at a line has its Python trace (rules E12.6)."""
-
-    name: str
-    _traced: set[tuple[type, int]] = field(default_factory=set)
-
-    def __call__(self, error: Exception) -> str:
-        frames = error.__traceback__.tb_next if error.__traceback__ else None
-        last = traceback.extract_tb(frames)[-1:]
-        line = last[0].lineno or 0 if last else 0
-        text = f"{self.name} raised {type(error).__name__}: {error}"
-        if (type(error), line) in self._traced:
-            return text
-        self._traced.add((type(error), line))
-        trace = "".join(traceback.format_exception(type(error), error, frames))
-        return f"{text}\n{trace.rstrip()}"
 
 
 def _vector_runner(call: PythonCall, vector: Callable[..., pa.Array]) -> Callable[..., pa.Array]:

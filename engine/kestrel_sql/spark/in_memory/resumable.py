@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.checkpoint.compatibility import check_start
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output, Row, finish, input_row, outputs_of
+from kestrel_sql.spark.in_memory.runner import MemoryRunner, Row, finish, input_row, outputs_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.records import Record
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kestrel_sql.dataflow.log_entries import log_entry
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
-from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.topics.records import Record
 
 _names = count()
 
 Row = dict[str, Any]
 """A row of `WIRE_INPUT` or `WIRE_OUTPUT`, by column name."""
-
-
-@dataclass(slots=True)
-class Output:
-    """The output of one query of a pipeline, in order.
-
-    `causes` has the topic, partition and offset of the source record that caused each record.
-    """
-
-    records: list[Record] = field(default_factory=list)
-    causes: list[tuple[str, int, int]] = field(default_factory=list)
-    log: list[LogEntry] = field(default_factory=list)
 
 
 class MemoryRunner:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from uuid import uuid4
@@ -12,11 +12,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.dataflow.demand import unread_table
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.copartitioning import check_partitions
-from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.build.queryable import build_queryable
 from kestrel_sql.spark.build.walk import build_step
 from kestrel_sql.spark.compile import python_functions as pycalls
@@ -41,22 +40,6 @@ rows, so that a join of tables with 64 pages took a tenth more.
 """
 
 _views = count()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryRun:
-    """One query to run.
-
-    Its plan, the settings it was planned with, and a function that completes its serdes with schemas.
-    """
-
-    plan: QueryPlan
-    settings: Mapping[str, str] = field(default_factory=dict)
-    serde: Callable[[SerdeSpec], SerdeSpec] = lambda spec: spec
-    queryable: bool = False
-    """Whether pull queries may read its table, which is then materialised (`kestrel_sql.spark.build.queryable`)."""
-    replaceable: bool = False
-    """Whether CREATE OR REPLACE may change its filters; only with `queryable`."""
 
 
 @dataclass(frozen=True)

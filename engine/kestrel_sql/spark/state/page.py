@@ -141,7 +141,7 @@ class PageRunner:
                 own["failed"] = True
                 made.fail(at, ordinal, _entry(stateful, error))
                 continue
-            note_row(own, rows, at)
+            note_row(own, rows.slice, at, 1)
             if outputs:
                 made.add(stateful.output.relation, at, ordinal, outputs)
                 if len(made.causes) >= MAX_OUTPUTS:

@@ -163,7 +163,7 @@ class ColumnStreamJoin(KeyedColumns):
             at = found[0]
             newest = int(oldest[at]) + self._operator.retention_ms - 1
             self._operator.note_late(state, int(arrived.sides[at]), int(arrived.times[at]), newest, len(found))
-            late.note_row(state, rows.given, int(rows.order[at]))
+            late.note_row(state, rows.given.slice, int(rows.order[at]), 1)
 
 
 def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kestrel_sql.dataflow.keys import key_decoder
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
@@ -15,7 +16,7 @@ from kestrel_sql.plan.codec.plan_file import decode_statement
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.checkpoint_reader import committed

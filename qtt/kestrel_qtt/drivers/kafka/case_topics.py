@@ -13,15 +13,15 @@ from uuid import uuid4
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import DriverError
+from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.kafka.order import in_expected_order
 from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, misplaced
 from kestrel_qtt.drivers.kafka.runner import FusedQuery, FusedRunner
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.topics.records import Record
 
 
@@ -55,9 +55,9 @@ class BrokerTopics:
         for run, records in given.items():
             take_sent(run, records, list(islice(sent, len(records))))
 
-    def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
+    def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
         """Run the queries over what their topics hold; the broker cuts the input as it does."""
-        return self._broker.run(pipeline, [self._query(job) for job in jobs])
+        run_jobs(jobs, lambda pipeline, members: self._broker.run(pipeline, [self._query(job) for job in members]))
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case, at the positions that the broker gave it."""

@@ -17,11 +17,11 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
 
 from kestrel_qtt.drivers.kafka.scratch_topics import AHEAD_MS, ScratchTopics
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.sink.sink import write_batch
 from kestrel_sql.kafka.source.source import PROMPT
-from kestrel_sql.spark.in_memory.runner import Output
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.session import open_test_session

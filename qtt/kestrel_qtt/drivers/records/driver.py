@@ -9,13 +9,11 @@ from typing import Protocol
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
-from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
 from kestrel_qtt.drivers.records.reuse import QueryResults
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
+from kestrel_sql.dataflow.rows import Output
 
 
 class CaseTopics(Protocol):
@@ -28,12 +26,8 @@ class CaseTopics(Protocol):
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Create what the planned cases of a group need, and produce their inputs."""
 
-    def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
-        """Run the pipeline of several jobs, and give what each wrote.
-
-        Raises:
-            Exception: Spark's own, when the pipeline as a whole does not run.
-        """
+    def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
+        """Run queries, and give each job what its query wrote, or why there is nothing."""
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case."""
@@ -46,14 +40,14 @@ class CaseTopics(Protocol):
 
 
 class RecordDriver:
-    """Runs cases of records on one Spark session."""
+    """Runs cases of records over topics in memory or on a broker."""
 
     def __init__(self, topics: CaseTopics) -> None:
         self._topics = topics
         self._results = QueryResults()
 
     def close(self) -> None:
-        """Close the topics; Spark itself ends with the process."""
+        """Close the topics; a Spark itself ends with the process."""
         self._topics.close()
 
     def run(
@@ -81,6 +75,8 @@ class RecordDriver:
         if isinstance(run.outcome, model.Failed | model.Crashed):
             raise PlanningError(run.outcome.message)
         parts = [plan_text(case)]
+        from kestrel_sql.spark.pipeline.pipeline import build_pipeline
+
         for query in run.pending:
             texts = build_pipeline([run.query_run(query)], run.session.functions).texts
             parts += [f"-- {query.id}, stage {level}\n{text}" for level, text in enumerate(texts)]
@@ -111,7 +107,7 @@ class RecordDriver:
         jobs = [run.job(run.pending.pop(0), may_share=may_share) for run in runs]
 
         def run_all(jobs: Sequence[CaseJob]) -> None:
-            run_jobs(jobs, lambda pipeline, members: self._topics.run(pipeline, members, cut))
+            self._topics.run(jobs, cut)
 
         if reuse:
             self._results.run(jobs, run_all)

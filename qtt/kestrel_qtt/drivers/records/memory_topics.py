@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kestrel_qtt.drivers.cut import Cut
+from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.memory import Memory
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
-from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 
@@ -22,7 +23,11 @@ class MemoryTopics:
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Do nothing: cases hold their inputs."""
 
-    def run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
+    def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
+        """Run the queries, as few Spark queries as possible."""
+        run_jobs(jobs, lambda pipeline, members: self._run(pipeline, members, cut))
+
+    def _run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
         """Feed each query its records, cut into micro-batches as asked."""
         tasks = {job.number: job.tasks() for job in jobs}
         return self.memory.runner().run_group(

@@ -10,20 +10,19 @@ from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import PlanningError
 from kestrel_qtt.drivers.functions import functions_of
-from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.stored_plan import execute_stored
 from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
-from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED
 from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
+from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import InsertValues
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -166,8 +165,6 @@ def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
         run.partitions.declare(parsed.statement)
     if insert is None:
         return
-    constants = Constants(
-        session.functions, lambda bounds: evaluate_constants(open_case_session(), bounds, session.config)
-    )
+    constants = Constants(session.functions, lambda bounds: evaluate_constants(bounds, session.config))
     record = insert_record(insert, constants, session.serde(), lambda: 0)
     run.topics.setdefault(record.topic, []).append(run.partitions.stored(record))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.records.run import CaseJob
-from kestrel_sql.spark.in_memory.runner import Output
+from kestrel_sql.dataflow.rows import Output
 
 
 @dataclass(slots=True)

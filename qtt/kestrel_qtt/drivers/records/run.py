@@ -8,11 +8,11 @@ from hashlib import sha256
 from itertools import zip_longest
 
 from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.fused import Job, failure
+from kestrel_qtt.drivers.job import Job, failure
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import PersistentQuery, Session
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun
 from kestrel_sql.topics.records import LogEntry, Record
 
 Position = tuple[str, int, int]

@@ -12,9 +12,9 @@ from kestrel_qtt.drivers.rest.group import GroupExecution, TableJob, run_group
 from kestrel_qtt.drivers.rest.run import Asked, RestRun, prepared
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_sql.admin.answer import Answer
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.running import RunningQuery
-from kestrel_sql.spark.pipeline.pipeline import QueryRun
 from kestrel_sql.topics.records import Record
 
 

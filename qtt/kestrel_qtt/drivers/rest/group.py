@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kestrel_qtt.drivers.fused import Job, run_jobs
+from kestrel_qtt.drivers.fused import run_jobs
 from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.job import Job
 from kestrel_qtt.drivers.memory import Memory
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.spark.build.queryable import queryable_table
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun
+from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.topics.records import Record
 

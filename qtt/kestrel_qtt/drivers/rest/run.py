@@ -10,7 +10,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
-from kestrel_qtt.drivers.fused import crashed
+from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs

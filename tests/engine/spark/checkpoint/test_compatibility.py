@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.state_codec import dump_state
@@ -22,7 +23,7 @@ from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metad
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.pipeline import pipeline as pipelines
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.level import Level

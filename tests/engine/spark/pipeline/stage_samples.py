@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.source_reader import struct_type
 from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.packing import page_columns
 

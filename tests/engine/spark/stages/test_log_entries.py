@@ -8,10 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import MemoryRunner, Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.in_memory.runner import MemoryRunner
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.dataflow.log_entries import LATE
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates.windows import groups_of
@@ -17,7 +18,7 @@ from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import by_column as bulk_module
 from kestrel_sql.spark.state import page as page_module

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.operators.operator import State
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.in_memory.runner import input_row
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.spark.state.hashing import hash_row

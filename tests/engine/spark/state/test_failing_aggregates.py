@@ -9,10 +9,11 @@ import pytest
 
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.in_memory.runner import Output
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import foreign_key_by_column as foreign_module

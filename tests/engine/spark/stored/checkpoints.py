@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.in_memory.runner import finish, input_row, outputs_of
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, QueryRun, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 

@@ -1,0 +1,1 @@
+"""Evaluates bound expressions over columns."""

@@ -1,0 +1,133 @@
+"""Rows as columns, the failures of an evaluation over them, and the port to which inner error scopes report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Column = list[Any]
+"""The value of each row; arbitrary in the rows that have failed."""
+
+Failures = dict[int, Exception]
+"""What failed, by the index of the row. Whoever evaluates an expression closes its error scope (rules L4.3)."""
+
+Evaluate = Callable[["Columns", Failures], Column]
+"""Evaluates an expression over all rows, and adds those that fail; those that have failed before stay as they are."""
+
+Report = Callable[[int, str, Exception], None]
+"""Takes the index of a row, what failed there in an error scope that is closed, and the failure."""
+
+
+def unreported(at: int, message: str, error: Exception) -> None:
+    """Drop a report: within a lambda no error scope writes to the processing log."""
+
+
+class Columns:
+    """Columns by name, of `size` rows; `variables` are the parameters of the lambdas around an expression."""
+
+    __slots__ = ("_columns", "report", "size", "variables")
+
+    def __init__(
+        self,
+        columns: Mapping[str, Column],
+        size: int,
+        report: Report = unreported,
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._columns = columns
+        self.size = size
+        self.report = report
+        self.variables = variables or {}
+
+    def column(self, name: str) -> Column:
+        """Return a column."""
+        return self._columns[name]
+
+    def select(self, rows: Sequence[int]) -> Columns:
+        """Return some of the rows; reports about them name the rows of these columns."""
+        return Columns(_Selected(self._columns, rows), len(rows), self._renamed(rows), self.variables)
+
+    def row(self, at: int, variables: Mapping[str, Any]) -> Columns:
+        """Return one row with further variables, as the body of a lambda sees it."""
+        return Columns(_Selected(self._columns, (at,)), 1, unreported, {**self.variables, **variables})
+
+    def quiet(self) -> Columns:
+        """Return the same rows without the port for reports."""
+        return Columns(self._columns, self.size, unreported, self.variables)
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Columns:
+        """Return the same rows with other columns in place of those of these names."""
+        return Columns(_Overlaid(columns, self._columns), self.size, self.report, self.variables)
+
+    def _renamed(self, rows: Sequence[int]) -> Report:
+        report = self.report
+        return report if report is unreported else lambda at, message, error: report(rows[at], message, error)
+
+
+class RowColumns(Mapping[str, Column]):
+    """The columns of rows that are tuples; each is taken from them when it is first asked for."""
+
+    def __init__(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._at = {name: at for at, name in enumerate(names)}
+        self._rows = rows
+        self._taken: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        taken = self._taken.get(name)
+        if taken is None:
+            at = self._at[name]
+            taken = self._taken[name] = [row[at] for row in self._rows]
+        return taken
+
+    def __iter__(self) -> Any:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+
+class _Selected(Mapping[str, Column]):
+    """Columns of some rows; each is taken when it is first asked for."""
+
+    def __init__(self, columns: Mapping[str, Column], rows: Sequence[int]) -> None:
+        self._columns, self._rows = columns, rows
+        self._taken: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        taken = self._taken.get(name)
+        if taken is None:
+            column = self._columns[name]
+            taken = self._taken[name] = [column[at] for at in self._rows]
+        return taken
+
+    def __iter__(self) -> Any:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+class _Overlaid(Mapping[str, Column]):
+    def __init__(self, over: Mapping[str, Column], under: Mapping[str, Column]) -> None:
+        self._over, self._under = over, under
+
+    def __getitem__(self, name: str) -> Column:
+        return self._over[name] if name in self._over else self._under[name]
+
+    def __iter__(self) -> Any:
+        return iter({**dict.fromkeys(self._under), **dict.fromkeys(self._over)})
+
+    def __len__(self) -> int:
+        return len({*self._under, *self._over})
+
+
+def over_rows(evaluate: Evaluate, columns: Columns, rows: Sequence[int], failures: Failures) -> Column:
+    """Evaluate an expression over some rows only; the result has their values in their order."""
+    if len(rows) == columns.size:
+        return evaluate(columns, failures)
+    if not rows:
+        return []
+    own: Failures = {}
+    found = evaluate(columns.select(rows), own)
+    failures.update((rows[at], error) for at, error in own.items())
+    return found

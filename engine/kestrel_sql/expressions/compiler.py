@@ -1,0 +1,534 @@
+"""Compiles bound expressions to functions over columns, with one function per node; operands are compiled first.
+
+Where ksqlDB's generated Java would throw, a row fails (rules L4.3). The code that closes an error scope decides what a
+failure does: here the scopes inside an expression, the caller for the expression itself.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, over_rows
+from kestrel_sql.expressions.user_calls import of_a_user
+from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar, Tabular
+from kestrel_sql.functions.interpreter.casts import cast_value
+from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as OF_COLLECTIONS
+from kestrel_sql.functions.interpreter.equality import as_comparable_numbers
+from kestrel_sql.functions.interpreter.operators import compare, compute
+from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as OF_SCALARS
+from kestrel_sql.functions.library.text.like import like_pattern
+from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
+from kestrel_sql.java.regex.time_limit import TimeLimitError, check_work
+from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes.expressions import ComparisonOp
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.conversion import can_be_equal
+from kestrel_sql.types.sql_types import Map
+
+_NATIVE = {**OF_SCALARS, **OF_COLLECTIONS}
+"""The functions that Spark has expressions for, by the name of their declared body."""
+
+
+class NullOperandError(ValueError):
+    """An operator that needs a value got NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a query evaluates expressions.
+
+    Attributes:
+        nested: whether calls, casts and the items of constructors inside the expression close their own error scopes
+            (SELECT and PARTITION BY with `ksql.nested.error.set.null`).
+        preserve_nulls: whether a cast of NULL to STRING is NULL.
+        settings: the settings that functions see.
+    """
+
+    nested: bool = False
+    preserve_nulls: bool = True
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def compile_expression(bound: Bound, options: Options = Options()) -> Evaluate:
+    """Compile an expression; what it fails for is the caller's to close.
+
+    Raises:
+        UnsupportedError: the expression has no value, such as a lambda that is no argument.
+    """
+    return _compile(bound.node, bound, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same value in every row."""
+
+    value: Any
+
+    def __call__(self, columns: Columns, failures: Failures) -> Column:
+        """Return a column of the value."""
+        return [self.value] * columns.size
+
+
+def _operands(bound: Bound, options: Options) -> list[Evaluate]:
+    return [compile_expression(child, options) for child in bound.children]
+
+
+def _is_sure(evaluate: Evaluate) -> bool:
+    """Whether an operand costs nothing and cannot fail, so that it may be evaluated for rows that do not need it."""
+    return isinstance(evaluate, Constant | _ColumnValues)
+
+
+def mapped(
+    body: Callable[..., Any], operands: Sequence[Column], failures: Failures, nulls: Nulls | None, *, retry: bool = True
+) -> Column:
+    """Apply a function of values to each row.
+
+    Args:
+        body: the function; an exception is a failure of its row.
+        operands: its arguments.
+        failures: the rows that have failed, which are passed over; updated.
+        nulls: what a NULL among the arguments does; None lets the row fail.
+        retry: whether the function may be called a second time with the same arguments.
+    """
+    whole = nulls is Nulls.BODY or not any(_has_null(column) for column in operands)
+    if retry and whole and not failures:
+        try:
+            return list(map(body, *operands))
+        except Exception:  # noqa: BLE001 - each row is tried by itself below
+            pass
+    found: Column = [None] * len(operands[0])
+    for at, values in enumerate(zip(*operands, strict=True)):
+        if at in failures:
+            continue
+        if not whole and any(value is None for value in values):
+            if nulls is None:
+                failures[at] = NullOperandError("an operand is NULL")
+            continue
+        try:
+            found[at] = body(*values)
+        except Exception as error:  # noqa: BLE001 - any exception of a function is a failure of its row
+            failures[at] = error.with_traceback(None)
+    return found
+
+
+def _has_null(column: Column) -> bool:
+    return None in column
+
+
+def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:
+    """Close the error scope of an expression inside another, if scopes are nested: NULL and a report where it fails."""
+    if not options.nested or _is_sure(evaluate):
+        return evaluate
+    message = f"Error processing {format_expression(bound.node)}"
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        own: Failures = {}
+        found = evaluate(columns, own)
+        for at, error in own.items():
+            if isinstance(error, TimeLimitError):
+                # Without this, each item of a lambda could take the full time limit.
+                failures.setdefault(at, error)
+            else:
+                columns.report(at, message, error)
+            found[at] = None
+        return found
+
+    return run
+
+
+@singledispatch
+def _compile(node: object, bound: Bound, options: Options) -> Evaluate:
+    raise UnsupportedError(f"{type(node).__name__} is not supported here")
+
+
+@_compile.register
+def _(node: e.NullLiteral, bound: Bound, options: Options) -> Evaluate:
+    return Constant(None)
+
+
+@_compile.register(e.BooleanLiteral)
+@_compile.register(e.IntegerLiteral)
+@_compile.register(e.LongLiteral)
+@_compile.register(e.DoubleLiteral)
+@_compile.register(e.StringLiteral)
+def _(node: e.StringLiteral, bound: Bound, options: Options) -> Evaluate:
+    return Constant(node.value)
+
+
+@_compile.register
+def _(node: e.DecimalLiteral, bound: Bound, options: Options) -> Evaluate:
+    return Constant(None if bound.type is None else round_decimal(node.value, bound.type))
+
+
+@_compile.register
+def _(node: e.IntervalUnit, bound: Bound, options: Options) -> Evaluate:
+    return Constant(node.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnValues:
+    name: str
+
+    def __call__(self, columns: Columns, failures: Failures) -> Column:
+        return columns.column(self.name)
+
+
+@_compile.register
+def _(node: e.ColumnRef, bound: Bound, options: Options) -> Evaluate:
+    return _ColumnValues(node.name)
+
+
+@_compile.register
+def _(node: e.LambdaVariable, bound: Bound, options: Options) -> Evaluate:
+    name = node.name
+    return lambda columns, failures: [columns.variables[name]] * columns.size
+
+
+@_compile.register
+def _(node: e.Lambda, bound: Bound, options: Options) -> Evaluate:
+    """A lambda gives a Python function for each row; it raises what its body fails with."""
+    body = compile_expression(bound.children[0], options)
+    parameters = node.parameters
+
+    def of_row(columns: Columns, at: int) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            check_work()
+            failures: Failures = {}
+            (value,) = body(columns.row(at, dict(zip(parameters, arguments, strict=True))), failures)
+            if failures:
+                raise failures[0]
+            return value
+
+        return call
+
+    return lambda columns, failures: [of_row(columns, at) for at in range(columns.size)]
+
+
+@_compile.register
+def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
+    (operand,) = _operands(bound, options)
+    return lambda columns, failures: mapped(lambda value: not value, [operand(columns, failures)], failures, None)
+
+
+@_compile.register
+def _(node: e.Logical, bound: Bound, options: Options) -> Evaluate:
+    left, right = _operands(bound, options)
+    decisive = node.op is e.LogicalOp.OR
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        found = _given(left(columns, failures), failures)
+        rest = [at for at, value in enumerate(found) if value is not decisive and at not in failures]
+        for at, value in zip(rest, over_rows(right, columns, rest, failures), strict=True) if rest else ():
+            found[at] = value
+        return _given(found, failures)
+
+    return run
+
+
+def _given(column: Column, failures: Failures) -> Column:
+    """Return a copy of a column; rows in which it is NULL fail."""
+    failures.update(_missing(column, failures))
+    return [*column]
+
+
+def _missing(column: Column, failures: Failures) -> Failures:
+    """The rows in which a column is NULL, but for those that have failed."""
+    if None not in column:
+        return {}
+    missing = (at for at, value in enumerate(column) if value is None and at not in failures)
+    return {at: NullOperandError("an operand is NULL") for at in missing}
+
+
+@_compile.register
+def _(node: e.Comparison, bound: Bound, options: Options) -> Evaluate:
+    left, right = _operands(bound, options)
+    return _compared(node.op, bound.children, left, right)
+
+
+def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: Evaluate) -> Evaluate:
+    of_left, of_right = (side.type for side in sides)
+
+    def body(first: Any, second: Any) -> bool:
+        return compare(op, first, second, of_left, of_right)
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        values = left(columns, failures)
+        if op.takes_null or _is_sure(right) or not _has_null(values):
+            return mapped(body, [values, right(columns, failures)], failures, Nulls.BODY)
+        # Java asks for NULL on the left first, and leaves the right side alone then.
+        found: Column = [False] * columns.size
+        rest = [at for at, value in enumerate(values) if value is not None and at not in failures]
+        others = over_rows(right, columns, rest, failures)
+        for at, other in zip(rest, others, strict=True):
+            if at not in failures:
+                try:
+                    found[at] = body(values[at], other)
+                except Exception as error:  # noqa: BLE001 - as in `mapped`
+                    failures[at] = error.with_traceback(None)
+        return found
+
+    return run
+
+
+@_compile.register
+def _(node: e.Between, bound: Bound, options: Options) -> Evaluate:
+    operand, least, most = _operands(bound, options)
+    of, low, high = bound.children
+    above = _compared(ComparisonOp.GREATER_THAN_OR_EQUAL, (of, low), _ColumnValues(""), least)
+    below = _compared(ComparisonOp.LESS_THAN_OR_EQUAL, (of, high), _ColumnValues(""), most)
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        values = operand(columns, failures)
+        with_value = columns.with_columns({"": values})
+        found = above(with_value, failures)
+        rest = [at for at, holds in enumerate(found) if holds and at not in failures]
+        for at, holds in zip(rest, over_rows(below, with_value, rest, failures), strict=True):
+            found[at] = holds
+        return found
+
+    return run
+
+
+@_compile.register
+def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
+    of, *types = (child.type for child in bound.children)
+
+    def body(value: Any, *items: Any) -> bool:
+        return any(
+            compare(ComparisonOp.EQUAL, *as_comparable_numbers(value, item), of, sql_type)
+            for item, sql_type in zip(items, types, strict=True)
+        )
+
+    return _applied(body, _operands(bound, options), Nulls.BODY)
+
+
+@_compile.register
+def _(node: e.Like, bound: Bound, options: Options) -> Evaluate:
+    escape = node.escape
+
+    def body(value: str, pattern: str) -> bool:
+        return like_pattern(pattern, escape).fullmatch(value) is not None
+
+    return _applied(body, _operands(bound, options), None)
+
+
+@_compile.register
+def _(node: e.IsNull, bound: Bound, options: Options) -> Evaluate:
+    (operand,) = _operands(bound, options)
+    return lambda columns, failures: [value is None for value in operand(columns, failures)]
+
+
+@_compile.register
+def _(node: e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
+    (operand,) = _operands(bound, options)
+    return lambda columns, failures: [value is not None for value in operand(columns, failures)]
+
+
+@_compile.register
+def _(node: e.Arithmetic, bound: Bound, options: Options) -> Evaluate:
+    op, result = node.op, bound.type
+    if result == t.STRING:
+        return _applied(
+            lambda left, right: f"{'null' if left is None else left}{'null' if right is None else right}",
+            _operands(bound, options),
+            Nulls.BODY,
+        )
+    return _applied(lambda left, right: compute(op, left, right, result), _operands(bound, options), None)
+
+
+@_compile.register
+def _(node: e.Negate, bound: Bound, options: Options) -> Evaluate:
+    bits = 32 if bound.type == t.INTEGER else 64
+
+    def body(value: Any) -> Any:
+        if isinstance(value, decimal.Decimal):
+            return ROUNDING.minus(value)
+        return wrap_integer(-value, bits) if isinstance(value, int) else -value
+
+    return _applied(body, _operands(bound, options), None)
+
+
+@_compile.register
+def _(node: e.UnaryPlus, bound: Bound, options: Options) -> Evaluate:
+    return compile_expression(bound.children[0], options)
+
+
+@_compile.register
+def _(node: e.Case, bound: Bound, options: Options) -> Evaluate:
+    parts = _operands(bound, options)
+    branches = [(parts[2 * at], parts[2 * at + 1]) for at in range(len(node.branches))]
+    default = parts[-1] if node.default is not None else Constant(None)
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        found: Column = [None] * columns.size
+        rest: Sequence[int] = range(columns.size)
+        for condition, result in branches:
+            own: Failures = {}
+            holds = _given(over_rows(condition, columns, rest, own), {})
+            failures.update(own)
+            broken = [at for at, value in zip(rest, holds, strict=True) if value is None and at not in failures]
+            failures.update((at, NullOperandError("an operand is NULL")) for at in broken)
+            chosen = [at for at, value in zip(rest, holds, strict=True) if value and at not in failures]
+            for at, value in zip(chosen, over_rows(result, columns, chosen, failures), strict=True):
+                found[at] = value
+            rest = [at for at, value in zip(rest, holds, strict=True) if not value and at not in failures]
+        for at, value in zip(rest, over_rows(default, columns, rest, failures), strict=True):
+            found[at] = value
+        return found
+
+    return run
+
+
+@_compile.register
+def _(node: e.Cast, bound: Bound, options: Options) -> Evaluate:
+    (operand,) = _operands(bound, options)
+    of, target = bound.children[0].type, bound.type
+    if target is None:
+        return operand
+    cast = operand if of is None or of == target else _applied(_caster(of, target), [operand], Nulls.PROPAGATE)
+    if bound.implicit:
+        return cast
+    if target == t.STRING and of is not None and not options.preserve_nulls:
+        inner = cast
+        cast = _applied(lambda value: "null" if value is None else value, [inner], Nulls.BODY)
+    return scoped(bound, cast, options)
+
+
+def _caster(source: t.SqlType, target: t.SqlType) -> Callable[[Any], Any]:
+    return lambda value: cast_value(value, source, target)
+
+
+@_compile.register
+def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
+    return _constructed(bound, options, lambda *items: [*items])
+
+
+@_compile.register
+def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
+    return _constructed(bound, options, lambda *parts: dict(zip(parts[::2], parts[1::2], strict=True)))
+
+
+@_compile.register
+def _(node: e.StructConstructor, bound: Bound, options: Options) -> Evaluate:
+    names = [name for name, _ in node.fields]
+    return _constructed(bound, options, lambda *items: dict(zip(names, items, strict=True)))
+
+
+def _constructed(bound: Bound, options: Options, build: Callable[..., Any]) -> Evaluate:
+    """A constructor: each item has its own error scope."""
+    items = [scoped(child, compile_expression(child, options), options) for child in bound.children]
+    if not items:
+        return lambda columns, failures: [build() for _ in range(columns.size)]
+    return _applied(build, items, Nulls.BODY)
+
+
+@_compile.register
+def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
+    base, index = bound.children
+    if isinstance(base.type, Map):
+        equal = can_be_equal(index.type, base.type.key)
+
+        def entry(mapping: Any, key: Any) -> Any:
+            return mapping.get(key) if equal and mapping is not None else None
+
+        return _applied(entry, _operands(bound, options), Nulls.BODY)
+
+    def item(items: Any, position: int | None) -> Any:
+        if items is None:
+            return None
+        if position is None:
+            raise NullOperandError("an index is NULL")
+        if position == 0 or abs(position) > len(items):
+            return None
+        return items[position - 1 if position > 0 else position]
+
+    return _applied(item, _operands(bound, options), Nulls.BODY)
+
+
+@_compile.register
+def _(node: e.Dereference, bound: Bound, options: Options) -> Evaluate:
+    name = node.field
+    return _applied(lambda struct: struct[name], _operands(bound, options), Nulls.PROPAGATE)
+
+
+def _applied(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
+    if len(operands) == 1:
+        (only,) = operands
+        return lambda columns, failures: mapped(body, [only(columns, failures)], failures, nulls)
+    return lambda columns, failures: mapped(body, [each(columns, failures) for each in operands], failures, nulls)
+
+
+@_compile.register
+def _(node: e.FunctionCall, bound: Bound, options: Options) -> Evaluate:
+    function = bound.function
+    if not isinstance(function, Scalar) or bound.type is None:
+        raise UnsupportedError(f"{function.name if function else node.name} cannot be called here")
+    arguments = [
+        scoped(child, compile_expression(child, options), options)
+        if isinstance(child.node, e.FunctionCall | e.Dereference)
+        else compile_expression(child, options)
+        for child in bound.children
+    ]
+    types = CallTypes(tuple(child.type for child in bound.children), bound.type, options.settings)
+    body, of_user = value_body(function, types)
+    required = [at for at, needed in enumerate(bound.required[: len(arguments)]) if needed]
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        given = [each(columns, failures) for each in arguments]
+        for at in required:
+            failures.update(_missing(given[at], failures))
+        if not given:
+            return mapped(lambda _: body(), [[None] * columns.size], failures, Nulls.BODY, retry=not of_user)
+        return mapped(body, given, failures, function.nulls, retry=not of_user)
+
+    return run
+
+
+def value_body(function: Scalar, types: CallTypes) -> tuple[Callable[..., Any], bool]:
+    """Return the body of a function for one value of each argument, and whether it is a user's.
+
+    Raises:
+        UnsupportedError: a user's function is written over Spark expressions.
+    """
+    body: Callable[..., Any] = function.body
+    if function.runs is Runs.NATIVE:
+        known = _NATIVE.get(body.__name__)
+        if known is None:
+            raise UnsupportedError(
+                f"{function.name} runs as a Spark expression, and only Spark can call it",
+                hint="declare it with python_scalar",
+            )
+        return lambda *values: known(types, *values), False
+    of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
+    called = (lambda *values: body(types, *values)) if function.with_types else body
+    return (of_a_user(function.name, called, types.returns), True) if of_user else (called, False)
+
+
+def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., Any]:
+    """Return the body of a table function for one value of each argument; it gives a list.
+
+    Raises:
+        UnsupportedError: it is no table function, or a user's over Spark expressions.
+    """
+    function = bound.function
+    if not isinstance(function, Tabular) or bound.type is None:
+        raise UnsupportedError(f"{function.name if function else bound.node} is not a table function")
+    if function.runs is Runs.NATIVE:
+        if function.body.__name__ not in _NATIVE_TABLES:
+            raise UnsupportedError(f"{function.name} runs as a Spark expression, and only Spark can call it")
+        return _NATIVE_TABLES[function.body.__name__]
+    types = CallTypes(tuple(child.type for child in bound.children), t.Array(bound.type), settings)
+    body: Callable[..., Any] = function.body
+    called = (lambda *values: body(types, *values)) if function.with_types else body
+    of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
+    return of_a_user(function.name, called, types.returns) if of_user else called
+
+
+_NATIVE_TABLES: Mapping[str, Callable[..., Any]] = {"explode": lambda items: items}

@@ -1,0 +1,1 @@
+"""Carries the dataflow of queries in this Python process, without a JVM."""
