@@ -72,6 +72,25 @@ RUN_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The options of every command that runs cases, in the same form."""
 
 
+CARRIER_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "on": {
+            "choices": ("spark", "process"),
+            "default": "spark",
+            "help": "what carries the queries of cases of records: memory streams of Spark (default), or this process,"
+            " without a JVM",
+        },
+        "local": {"action": "store_true", "help": "the same as `on` process"},
+    }
+)
+"""The options that choose what carries queries, in the same form."""
+
+
+def is_local(value: Callable[[str], Any]) -> bool:
+    """Whether queries run in this process; `value` gives what an option of CARRIER_OPTIONS is set to."""
+    return bool(value("local")) or value("on") == "process"
+
+
 def run_options(value: Callable[[str], Any], jobs: int = 1) -> RunOptions:
     """The options of a run; `value` gives what an option of RUN_OPTIONS is set to."""
     return RunOptions(value("cut"), value("restart"), value("group-size"), jobs)

@@ -41,7 +41,7 @@ from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.options import RUN_OPTIONS
+from kestrel_qtt.options import CARRIER_OPTIONS, RUN_OPTIONS, is_local
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.report.plan_graph import mermaid_text
 
@@ -108,6 +108,8 @@ def build_parser() -> argparse.ArgumentParser:
     add_schema(commands, EXAMPLES)
     run = _command(commands, "run", "run cases and compare what comes out")
     add_run_options(run)
+    for name, option in CARRIER_OPTIONS.items():
+        run.add_argument(f"--{name}", **option)
     run.add_argument(
         "--kafka",
         metavar="HOST:PORT",
@@ -146,9 +148,12 @@ def _command(
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
     loaded = load_cases(arguments)
-    if arguments.kafka is None and not arguments.server:
-        return run_loaded(loaded, arguments, open_driver)
-    option = "--server" if arguments.server else "--kafka"
+    local = is_local(vars(arguments).__getitem__)
+    option = "--server" if arguments.server else "--kafka" if arguments.kafka is not None else None
+    if local and option is not None:
+        raise SelectionError(f"{option} runs cases on Spark, and --local in this process: leave one out")
+    if option is None:
+        return run_loaded(loaded, arguments, drivers.open_process_driver if local else open_driver)
     if arguments.cut or arguments.restart:
         raise SelectionError(f"--cut and --restart belong to runs in memory, not to {option}")
     if arguments.server:

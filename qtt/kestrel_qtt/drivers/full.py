@@ -7,18 +7,22 @@ from collections.abc import Iterator, Sequence
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.memory import Memory
-from kestrel_qtt.drivers.records.driver import RecordDriver
-from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
+from kestrel_qtt.drivers.records.driver import CaseTopics, RecordDriver
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 
 
 class FullDriver(RecordDriver):
-    """Runs cases of all forms on one Spark session, over topics in memory."""
+    """Runs cases of all forms: those of records over the given topics, the others on Spark, over those in memory."""
 
-    def __init__(self) -> None:
-        self._memory = Memory()
-        super().__init__(MemoryTopics(self._memory))
+    def __init__(self, topics: CaseTopics, memory: Memory) -> None:
+        super().__init__(topics)
+        self._memory = memory
+
+    def close(self) -> None:
+        """Close the topics and the runner over memory streams."""
+        super().close()
+        self._memory.close()
 
     def run(
         self, cases: Sequence[model.Case], options: RunOptions

@@ -14,10 +14,22 @@ def run_cold() -> None:
 
 
 def open_driver() -> PlanningDriver:
-    """Open the driver that runs cases over topics in memory; Spark starts with the first case."""
+    """Open the driver that runs cases over memory streams of Spark, which starts with the first case."""
     from kestrel_qtt.drivers.full import FullDriver
+    from kestrel_qtt.drivers.memory import Memory
+    from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
 
-    return FullDriver()
+    memory = Memory()
+    return FullDriver(MemoryTopics(memory), memory)
+
+
+def open_process_driver() -> PlanningDriver:
+    """Open the driver that runs cases of records in this process; Spark starts with the first case of another form."""
+    from kestrel_qtt.drivers.full import FullDriver
+    from kestrel_qtt.drivers.memory import Memory
+    from kestrel_qtt.drivers.records.process_topics import ProcessTopics
+
+    return FullDriver(ProcessTopics(), Memory())
 
 
 def open_kafka_driver(servers: str) -> PlanningDriver:

@@ -22,7 +22,9 @@ from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
+from kestrel_qtt.drivers.memory import Memory
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
+from kestrel_qtt.drivers.records.process_topics import ProcessTopics
 from kestrel_qtt.drivers.rest.run import BASE_PROPERTIES, PARTITIONS, answered, held, session_of
 from kestrel_qtt.drivers.served import BrokerServer, broker_serving
 from kestrel_qtt.drivers.topics import register_topics
@@ -58,7 +60,7 @@ class SocketDriver(FullDriver):
 
     def __init__(self, servers: str | None = None) -> None:
         """Open nothing before the first case; `servers` names the broker."""
-        super().__init__()
+        super().__init__(ProcessTopics(), Memory())
         self._servers = servers
         self._stack = ExitStack()
         self._server: BrokerServer | None = None

@@ -16,7 +16,7 @@ import pytest
 from kestrel_qtt.cases.discovery import SUFFIXES, CaseFile, Finder
 from kestrel_qtt.drivers.driver import Driver, DriverError
 from kestrel_qtt.extra import missing
-from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS
+from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, is_local
 
 _CHUNKED = "qtt_chunked"
 _EQUAL_QUERIES = "qtt_equal_queries"
@@ -88,11 +88,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_qtt_driver() -> Driver:
+def pytest_qtt_driver(config: pytest.Config) -> Driver:
     """Open the driver of our own engine."""
-    from kestrel_qtt.drivers.open import open_driver
+    from kestrel_qtt.drivers.open import open_driver, open_process_driver
 
-    return open_driver()
+    local = is_local(lambda name: config.getoption(f"--qtt-{name}"))
+    return open_process_driver() if local else open_driver()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("qtt_cases", "folders of cases that are collected wherever pytest passes by", type="paths")
     parser.addini("qtt_functions", "Python files with functions that the cases may call", type="paths")
     group = parser.getgroup("qtt", "query-translation cases")
-    for name, option in (*LOAD_OPTIONS.items(), *RUN_OPTIONS.items()):
+    for name, option in (*LOAD_OPTIONS.items(), *RUN_OPTIONS.items(), *CARRIER_OPTIONS.items()):
         group.addoption(f"--qtt-{name}", **option)
     group.addoption(
         "--qtt-html", metavar="DIR", help="write a report of the cases to look at: DIR/index.html, one file"

@@ -30,13 +30,14 @@ class MemoryTopics:
     def _run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
         """Feed each query its records, cut into micro-batches as asked."""
         tasks = {job.number: job.tasks() for job in jobs}
-        return self.memory.runner().run_group(
+        written: list[Output] = self.memory.runner().run_group(
             pipeline,
             [job.feed for job in jobs],
             cut,
             queries=[job.number for job in jobs],
             tasks=[tasks[number] for number in sorted(tasks)],
         )
+        return written
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case."""
@@ -46,5 +47,4 @@ class MemoryTopics:
         """Do nothing: nothing was made."""
 
     def close(self) -> None:
-        """Close the runner."""
-        self.memory.close()
+        """Do nothing: whoever holds the runner closes it."""
