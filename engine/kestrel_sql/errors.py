@@ -122,7 +122,8 @@ class SqlSyntaxError(EngineError):
         if len(lines) > 1 and lines[0].endswith(": Syntax Error"):
             del lines[0]
         at = f" at line {self.span.line}:{self.span.column}" if self.span else ""
-        return "\n".join(line.removesuffix(at) for line in lines)
+        # Where ksqlDB says nothing of what it expected, its message has an empty line.
+        return "\n".join(line.removesuffix(at) for line in lines) or "Syntax error"
 
 
 class StatementError(EngineError):

@@ -35,6 +35,13 @@ def test_the_position_is_said_once() -> None:
     assert error.render() == "STATEMENT at 2:3: no column"
 
 
+def test_a_syntax_error_of_which_ksqldb_says_nothing_has_words() -> None:
+    with pytest.raises(EngineError) as refused:
+        parse_script("SHOW STREAM;")
+    assert refused.value.message == "line 1:6: Syntax Error\n\nStatement: SHOW STREAM;"
+    assert refused.value.render("SHOW STREAM;").startswith("SYNTAX at 1:6: Syntax error\n    SHOW STREAM;\n")
+
+
 def test_the_span_is_underlined() -> None:
     assert rendered_source("SELECT\n  ab FROM c;\n", Span(2, 3, 2, 5)) == ["      ab FROM c;", "      ^^"]
 

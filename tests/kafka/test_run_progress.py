@@ -121,6 +121,18 @@ def test_states_are_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyP
     ]
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_end_is_a_table_on_a_terminal_only(is_terminal: bool) -> None:
+    said = StringIO()
+    board = Board(Console(file=said, force_terminal=is_terminal, width=120), None)
+    board.conclude()
+    assert said.getvalue() == ""
+    board.show([STATE])
+    board.conclude()
+    assert ("┃" in said.getvalue()) is is_terminal
+    assert is_terminal or said.getvalue() == "Q: 2 in, 1 out, 0/s, lag a 3\n"
+
+
 def test_queries_in_memory_are_watched_while_they_work() -> None:
     engine = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session)
     text = (

@@ -323,8 +323,7 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
         if flaw := _judged(board, bad):
             raise EngineError(flaw, hint="no sink is shown or written to a file")
         _write_sinks(engine, arguments.output, out)
-        if board.states:
-            errors.print(board.table())
+        board.conclude()
         show_totals(errors, bad)
         failed = any(state.error for state in board.states)
         return ExitCode.REFUSED if failed or _fails(arguments, bad) else ExitCode.OK

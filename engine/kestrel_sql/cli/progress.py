@@ -70,6 +70,14 @@ class Board:
         """Print a state where there is no table."""
         self.console.print(Text(line(state)), soft_wrap=True)
 
+    def conclude(self) -> None:
+        """Print the states at the end: a table on a terminal, lines elsewhere, which no width cuts."""
+        if self.states and self.console.is_terminal:
+            self.console.print(self.table())
+            return
+        for state in self.states:
+            self.print_state(state)
+
     def table(self) -> Table | Text:
         """The states as a table."""
         if not self.states:
