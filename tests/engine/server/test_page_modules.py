@@ -14,12 +14,14 @@ import pytest
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="no Node.js: apt-get install nodejs")
 
 SCRIPT = """
-import { itemsOf, shown, toCsv, toJson } from "./cells.js";
+import { exact, itemsOf, shown, toCsv, toJson } from "./cells.js";
 import { requestsOf } from "./statements.js";
 const { rows, texts } = JSON.parse(process.argv[2]);
 const cells = rows.map(itemsOf);
+const plain = (value) => Array.isArray(value) ? value.map(plain) : value?.text ? `number ${value.text}`
+  : value !== null && typeof value === "object" ? Object.entries(value).map(([name, member]) => [name, plain(member)]) : value;
 console.log(JSON.stringify({
-  shown: cells.map((row) => row.map(shown)), csv: toCsv(["A", 'b"c'], cells.slice(0, 2)), json: toJson(["A", 'b"c'], cells.slice(0, 2)),
+  exact: rows.map(exact).map(plain), shown: cells.map((row) => row.map(shown)), csv: toCsv(["A", 'b"c'], cells.slice(0, 2)), json: toJson(["A", 'b"c'], cells.slice(0, 2)),
   requests: texts.map((text) => requestsOf(text, { p: "1" })),
 }));
 """
@@ -49,6 +51,19 @@ def test_cells_keep_their_text_and_the_prompt_is_cut_into_requests(tmp_path: Pat
         "UNSET 'p';\nselect 1 from s",
     ]
     found = answers(tmp_path / "ui", rows, texts)
+    assert found["exact"] == [
+        ["number 9007199254740993", 'a,"]b'],
+        ["number 27.00", None],
+        [
+            ["number 1.0", [["10", "number -0"], ["b", ["number 1.10"]]]],
+            [["1", "[,"], ["9", "number 3.0"]],
+            True,
+            "NULL",
+            "number 1.0E10",
+            "",
+        ],
+        [],
+    ]
     assert found["shown"] == [
         ["9007199254740993", 'a,"]b'],
         ["27.00", "NULL"],

@@ -1,4 +1,4 @@
-// Cells of rows as the server wrote them. A cell is the JSON text of its value: JavaScript has no number for
+// Cells of rows and members of entities as the server wrote them. A cell is the JSON text of its value: JavaScript has no number for
 // 9007199254740993 and 27.00, and orders the members of {"b": 1, "10": 2} anew.
 import { make } from "./dom.js";
 
@@ -19,6 +19,24 @@ export function itemsOf(array) {
     else if (token === "," && depth === 1) end(index);
   }
   return items;
+}
+
+// A number of an answer, as it was written.
+export class Numeral {
+  constructor(text) { this.text = text; }
+  toString() { return this.text; }
+}
+
+const SCALARS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
+
+// The value of a JSON text whose numbers are Numerals. While it is read, texts and names begin with s, numbers with n.
+export function exact(json) {
+  const marked = json.replace(SCALARS, (token) => token[0] === '"' ? `"s${token.slice(1)}` : `"n${token}"`);
+  return JSON.parse(marked, (_, value) => {
+    if (typeof value === "string") return value[0] === "n" ? new Numeral(value.slice(1)) : value.slice(1);
+    if (value === null || typeof value !== "object" || Array.isArray(value) || value instanceof Numeral) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, member]) => [name.slice(1), member]));
+  });
 }
 
 // The text to show: a string without its quotes, everything else as it is.

@@ -1,5 +1,6 @@
 // What the server answers to SHOW, DESCRIBE and EXPLAIN, as tables. It knows few entities: whatever has members becomes
 // a table of them, a list of objects a table with their members as columns.
+import { Numeral } from "./cells.js";
 import { make } from "./dom.js";
 
 const UNTOLD = new Set(["@type", "statementText", "warnings"]);
@@ -50,9 +51,9 @@ function listed(name, rows) {
   return table(heads.map(words), rows.map((row) => heads.map((head) => row[head])));
 }
 
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Numeral);
 const isTable = (value) => Array.isArray(value) && value.length > 0 && value.every(isObject);
-const isEmpty = (value) => value === null || value === undefined || value === "" || (typeof value === "object" && Object.keys(value).length === 0);
+const isEmpty = (value) => value === null || value === undefined || value === "" || ((isObject(value) || Array.isArray(value)) && Object.keys(value).length === 0);
 const isSchemas = (value) => Object.values(value).every((each) => isObject(each) && each.type && "memberSchema" in each);
 const named = (schemas) => Object.entries(schemas).map(([name, schema]) => ({ name, schema }));
 // "keyFormat" is "Key format"; names of properties, columns and hosts stay.
@@ -65,7 +66,7 @@ export function typeOf(schema) {
 }
 
 export function table(heads, rows, kind = "") {
-  const numeric = heads.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === "number"));
+  const numeric = heads.map((_, at) => rows.length > 0 && rows.every((row) => row[at] instanceof Numeral));
   const head = heads.some(Boolean) ? make("thead", {}, make("tr", {}, ...heads.map((name, at) => make("th", { scope: "col", class: numeric[at] ? "number" : null }, name)))) : null;
   return make("div", { class: "grid" }, make("table", { class: kind || (heads.length > 3 ? "cards" : null) }, head,
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value, at) => make("td", { class: numeric[at] ? "number" : null, "data-head": heads[at] }, value instanceof Node ? value : text(value))))))));

@@ -1,4 +1,5 @@
 // The prompt: several statements and queries one after another, each with its result, and what was typed before.
+import { exact } from "./cells.js";
 import { $, make, plural } from "./dom.js";
 import { entityNodes } from "./entities.js";
 import { readRows, Result } from "./result.js";
@@ -61,7 +62,7 @@ async function one(request) {
 async function post(path, body) {
   const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal: running.signal });
   if (answer.ok) return answer;
-  const error = await answer.json().catch(() => ({ message: answer.statusText }));
+  const error = await answer.text().then(exact).catch(() => ({ message: answer.statusText }));
   throw Object.assign(new Error(error.message), { entities: error.entities ?? [] });
 }
 
@@ -71,7 +72,8 @@ async function ask({ sql, properties, variables }, result) {
 
 async function execute({ sql, properties, variables }, result) {
   try {
-    const entities = await (await post("/ksql", { ksql: sql, streamsProperties: properties, sessionVariables: variables })).json();
+    const answer = await post("/ksql", { ksql: sql, streamsProperties: properties, sessionVariables: variables });
+    const entities = exact(await answer.text());
     result.show(...entities.flatMap(entityNodes));
     if (entities.length === 0) result.show(make("p", { class: "soft" }, "done"));
   } catch (error) {

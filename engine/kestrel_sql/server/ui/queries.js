@@ -1,4 +1,5 @@
 // The persistent queries, one line each; a chosen one shows its statement, its error and its plan below.
+import { exact } from "./cells.js";
 import { $, count, make } from "./dom.js";
 import { tables } from "./entities.js";
 import { IN, LAG, OUT, rate, sparkline } from "./figures.js";
@@ -112,6 +113,6 @@ async function plan(id, graph, step) {
 
 async function explain(id, host) {
   const answer = await fetch("/ksql", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ ksql: `EXPLAIN ${id};` }) });
-  const description = answer.ok ? (await answer.json())[0]?.queryDescription : null;
+  const description = answer.ok ? exact(await answer.text())[0]?.queryDescription : null;
   if (description) host.replaceChildren(...tables({ queryErrors: description.queryErrors, offsets: description.queryOffsetSummaries }));
 }
