@@ -88,7 +88,7 @@ def project(tmp_path: Path) -> Iterator[Path]:
     for name in FILES:
         shutil.copyfile(ROOT / name, tmp_path / name)
     yield tmp_path
-    shutil.rmtree(tmp_path)
+    shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 def test_recipes_without_spark(project: Path) -> None:

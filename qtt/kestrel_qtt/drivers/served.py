@@ -147,6 +147,8 @@ def broker_serving(servers: str) -> Iterator[BrokerServer]:
                 pace=_PACE,
                 open_spark=lambda *_: _open_spark(),
                 close_spark=lambda _: None,
+                # It only makes the first query of a server faster, and takes the time of ten cases.
+                rehearse=lambda *_: None,
             )
             running = stack.enter_context(broker_server(session, engine, ServerSettings(port=0), Event()))
         except EngineError as error:

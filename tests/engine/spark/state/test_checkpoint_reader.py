@@ -54,7 +54,7 @@ class Gone:
         raise Py4JError("the class is not found")
 
 
-@pytest.mark.parametrize("changelogs", ["false", "true"])
+@pytest.mark.parametrize("changelogs", ["true", pytest.param("false", marks=pytest.mark.nightly)])
 def test_pages_of_two_levels_as_of_the_last_batch(
     tmp_path: Path, changelogs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,8 @@ from tests.engine.spark.stored.checkpoints import SHAPES, Run, pipeline, records
 
 pytestmark = pytest.mark.spark
 
-DAILY = {"aggregate", "table-table"}
+DAILY = "aggregate"
+"""A rescaled query below, which every change runs, too, has two levels and tables."""
 CHANGELOGS, PARTITIONS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", 2
 PAGES, TASKS, BATCH = 4, 2, 30
 GIVEN = [records(BATCH * at, BATCH * (at + 1), TASKS) for at in range(5)]
@@ -65,7 +66,7 @@ def written(runner: ResumableRunner, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize(
-    "shape", [shape if shape in DAILY else pytest.param(shape, marks=pytest.mark.nightly) for shape in SHAPES]
+    "shape", [shape if shape == DAILY else pytest.param(shape, marks=pytest.mark.nightly) for shape in SHAPES]
 )
 def test_a_query_gives_and_keeps_the_same_whichever_it_writes(
     runner: ResumableRunner, shape: str, tmp_path: Path
