@@ -66,6 +66,9 @@ def test_the_cast_for_a_case_loses_nothing(then: str, other: str, said: str | No
         ("CREATE \u200bSTREAM o AS SELECT * FROM s;", "U+200B at 1:8: remove it"),
         ("SELECT i \u2013 1 FROM s;", "U+2013 at 1:10: use -"),
         ("SHOW STREAMS\uff1b", "U+FF1B at 1:13: use ;"),
+        ("SELECT i FROM s WHERE i \u2265 1;", "U+2265 at 1:25: use >="),
+        ("\u0421REATE STREAM o AS SELECT * FROM s;", "U+0421 at 1:1: cyrillic capital letter es; a name with"),
+        ("SELECT i \u2026 FROM s;", "U+2026 at 1:10: horizontal ellipsis means nothing here"),
     ],
 )
 def test_what_to_write_instead(statement: str, said: str) -> None:

@@ -19,6 +19,7 @@ import yaml
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.http.bodies import Limits
@@ -267,3 +268,16 @@ def test_tls_with_http_2_and_client_certificates(tmp_path: Path) -> None:
             assert (refused.status_code, refused.json()["error_code"]) == (421, 42100)
             assert client.get(url).status_code == 200
         assert httpx.get(url, verify=trusted, timeout=60).http_version == "HTTP/1.1"
+
+
+def test_files_that_cannot_be_read_are_named_once(tmp_path: Path) -> None:
+    absent, broken = tmp_path / "absent", tmp_path / "broken"
+    broken.write_text("a: [")
+    for settings, said in (
+        (SecuritySettings(users=absent), f"{absent} cannot be read: No such file or directory"),
+        (SecuritySettings(users=broken), f"{broken} is no YAML: "),
+    ):
+        with pytest.raises(EngineError) as refused:
+            settings.authenticate()
+        assert refused.value.message.startswith(said)
+        assert "Errno" not in refused.value.message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.server.security.access import Principal
 from kestrel_sql.server.security.users import parse_grant
 
@@ -97,7 +96,6 @@ def _read_keys(place: str) -> KeySet:
         else:
             text = Path(place).read_bytes()
         return KeySet.import_key_set(json.loads(text))
-    except (OSError, urllib.error.URLError, ValueError, JoseError) as error:
-        raise EngineError(
-            f"the keys of {place} cannot be read: {error}", hint="give a file, or an https URL"
-        ) from error
+    except (OSError, ValueError, JoseError) as error:
+        why = unreadable(error) if isinstance(error, OSError) and error.strerror else error
+        raise EngineError(f"the keys of {place} cannot be read: {why}", hint="give a file, or an https URL") from error

@@ -15,7 +15,7 @@ import yaml
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.server.security.access import ROLES, Grant, Principal
 
 _REMEMBERED_S = 300.0
@@ -91,8 +91,10 @@ def read_users(path: Path) -> Users:
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise EngineError(f"{path} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error
+    except yaml.YAMLError as error:
+        raise EngineError(f"{path} is no YAML: {error}") from error
     if not isinstance(content, dict) or not content:
         raise EngineError(
             f"{path}: a users file is a mapping of names", hint="alice: {password: $argon2id$…, roles: [read]}"

@@ -35,6 +35,7 @@ _REST = re.compile(r"(?:[^;'`/-]++|'[^']*+'|`[^`]*+`|--[^\n]*+|/\*(?:.*?\*/|.*+)
 
 _QUOTES = frozenset("\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u2032\u2033\u00ab\u00bb\u2039\u203a\u00b4")
 _DASHES = frozenset("\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
+_OPERATORS = {"\u2264": "<=", "\u2265": ">=", "\u2260": "<>", "\u00d7": "*", "\u00f7": "/", "\u22c5": "*"}
 
 
 def span_of(token: Token) -> Span:
@@ -195,17 +196,22 @@ def _instead(character: str, position: str) -> str | None:
         return "the comment opened here is never closed"
     if character == "\\":
         return "remove the backslash: a statement continues over lines until its semicolon"
-    kind, plain = unicodedata.category(character), unicodedata.normalize("NFKC", character)
+    return None if character.isascii() else f"U+{ord(character):04X} at {position}: {_plain(character)}"
+
+
+def _plain(character: str) -> str:
+    kind, same = unicodedata.category(character), unicodedata.normalize("NFKC", character)
     if character in _QUOTES:
-        use = "use '"
-    elif character in _DASHES:
-        use = "use -"
-    elif kind == "Zs":
-        use = "use a plain space"
-    elif kind == "Cf":
-        use = "remove it, it is invisible"
-    elif plain.isascii():
-        use = f"use {plain}"
-    else:
-        return None
-    return f"U+{ord(character):04X} at {position}: {use}" if not character.isascii() else None
+        return "use '"
+    if character in _DASHES:
+        return "use -"
+    if character in _OPERATORS:
+        return f"use {_OPERATORS[character]}"
+    if kind == "Zs":
+        return "use a plain space"
+    if kind == "Cf":
+        return "remove it, it is invisible"
+    if same.isascii() and (len(same) == 1 or same.isalnum()):
+        return f"use {same}"
+    name = unicodedata.name(character, "a character without a name").lower()
+    return f"{name}; a name with such a letter stands in backticks" if kind[0] == "L" else f"{name} means nothing here"
