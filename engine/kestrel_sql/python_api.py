@@ -37,6 +37,7 @@ from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.spark.python_values import Convert, arrow_type, from_python, to_column, to_python
+from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.runtime.session import SETTINGS, open_memory_session
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.format.statements import format_statement
@@ -80,6 +81,7 @@ class Engine:
 
     memory: MemoryEngine
     _feeds: list[_Feed] = field(default_factory=list)
+    _inserting: list[tuple[StreamingQuery, BatchCallback]] = field(default_factory=list)
     _folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -94,6 +96,7 @@ class Engine:
 
     def close(self) -> None:
         """Stop the queries and remove their files; the Spark session stays open."""
+        self._release_inserts()
         self.memory.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -149,10 +152,15 @@ class Engine:
         if not frame.isStreaming:
             return insert(frame)
 
+        self._release_inserts()
+
         def insert_batch(batch: DataFrame, _: int) -> None:
             insert(batch)
 
-        return frame.writeStream.foreachBatch(insert_batch).start()
+        callback = BatchCallback(insert_batch)
+        query = frame.writeStream.foreachBatch(callback).start()
+        self._inserting.append((query, callback))
+        return query
 
     def flush(self) -> None:
         """Let every query process what was inserted, and pass new rows to streaming DataFrames.
@@ -160,8 +168,16 @@ class Engine:
         Raises:
             EngineError: a query failed.
         """
+        self._release_inserts()
         self.memory.flush()
         self._write_feeds()
+
+    def _release_inserts(self) -> None:
+        """Close what queries that insert rows, and have ended, left open."""
+        for each in [*self._inserting]:
+            if not each[0].isActive:
+                each[1].close()
+                self._inserting.remove(each)
 
     def table(self, name: str) -> Table:
         """Return a table for pull queries.

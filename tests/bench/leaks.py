@@ -18,9 +18,17 @@ from pathlib import Path
 
 from kestrel_sql.kafka.broker.broker import Broker
 from tests.bench.measure import machine
+from tests.kafka.processes import jvm_of
 from tests.kafka.servers import Server, Servers, eventually
 
 COUNT = int(os.environ.get("COUNT", "2000"))
+
+_MADE = {
+    0: ("STREAM", "SELECT * FROM s"),
+    1: ("TABLE", "SELECT id, COUNT(*) AS n FROM s GROUP BY id"),
+    2: ("STREAM", "SELECT s.id AS id, r.v AS v FROM s JOIN r WITHIN 1 DAY ON s.id = r.id"),
+}
+"""The kind and the query of what is made, by the last digit of its number."""
 
 
 def main() -> None:
@@ -35,7 +43,10 @@ def main() -> None:
         server.ksql(
             f"CREATE STREAM s (id INT KEY, v INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON', PARTITIONS=1);"
         )
-        server.ksql("INSERT INTO s VALUES (1, 1);")
+        server.ksql(
+            f"CREATE STREAM r (id INT KEY, v INT) WITH (KAFKA_TOPIC='{source}r', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        )
+        server.ksql("INSERT INTO s VALUES (1, 1); INSERT INTO r VALUES (1, 1);")
         run(server, made, [0])
         time.sleep(5)
         print(f"after the first: {figures(server)}", flush=True)
@@ -48,20 +59,18 @@ def main() -> None:
 
 
 def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
-    """Start and end a push query, then a persistent one with a numbered topic, again and again."""
+    """Start and end a push query, then a persistent one with a numbered topic, again and again; each tenth has state."""
     for number in numbers:
         server.query("SELECT id FROM s EMIT CHANGES LIMIT 1;")
-        query = server.ksql(f"CREATE STREAM made WITH (KAFKA_TOPIC='{topic}{number}') AS SELECT * FROM s;")
+        kind, select = _MADE.get(number % 10, _MADE[0])
+        query = server.ksql(f"CREATE {kind} made WITH (KAFKA_TOPIC='{topic}{number}') AS {select};")
         eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
-        server.ksql(f"TERMINATE {query[0]['commandStatus']['queryId']}; DROP STREAM made DELETE TOPIC;")
+        server.ksql(f"TERMINATE {query[0]['commandStatus']['queryId']}; DROP {kind} made DELETE TOPIC;")
 
 
 def figures(server: Server) -> str:
     """Threads, descriptors and memory of a server's process and of its JVM."""
-    # Workers of Python come and go; the JVM is the server's own child.
-    started = Path(f"/proc/{server.process}/task")
-    children = {child for task in started.glob("*/children") for child in task.read_text().split()}
-    (jvm,) = [int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n"]
+    jvm = jvm_of(server.process)
     return f"{_figures(server.process)}; JVM: {_figures(jvm)}"
 
 

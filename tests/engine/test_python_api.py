@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.streaming.query import StreamingQuery
 
 import kestrel_sql
 from kestrel_sql.errors import InputError, StatementError
@@ -20,6 +22,7 @@ from kestrel_sql.spark.python_values import from_python, to_python
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.sql_types import DATE, INTEGER, STRING, TIME, TIMESTAMP, Array, Field, Map, SqlType, Struct
+from tests.kafka.processes import sockets
 
 ORDERS = """
 CREATE STREAM ORDERS (ID STRING KEY, ITEM STRING, N INT, PRICE DECIMAL(8,2), DAY DATE, SEEN TIMESTAMP)
@@ -157,28 +160,39 @@ def test_dataframes_go_in_and_come_out(engine: kestrel_sql.Engine) -> None:
     assert found == {("tea", 2), ("milk", 1), ("tea", 6)}
 
 
-def opened() -> tuple[int, int]:
-    """The threads and descriptors of this process."""
-    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+def opened(jvm: int) -> tuple[int, int, int]:
+    """The threads and descriptors of this process, and the sockets of its JVM."""
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), sockets(jvm)
 
 
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="threads and descriptors are counted in /proc")
-def test_what_ends_leaves_no_threads_and_sockets(engine: kestrel_sql.Engine) -> None:
+def test_what_ends_leaves_no_threads_and_sockets(engine: kestrel_sql.Engine, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"ID": "s", "ITEM": "tea", "N": 1}')
+    stream = engine.spark.readStream.schema("ID STRING, ITEM STRING, N INT").json(str(tmp_path))
+
     def run(*numbers: int) -> None:
         for number in numbers:
             engine.insert("ORDERS", {"ID": str(number), "ITEM": "tea", "N": 1})
             engine.flush()
             made = f"CREATE STREAM MADE WITH (KAFKA_TOPIC='made{number}') AS SELECT * FROM ORDERS;"
             engine.sql(f"{made} DROP STREAM MADE DELETE TOPIC;")
+        query = engine.insert_frame("ORDERS", stream)
+        assert isinstance(query, StreamingQuery)
+        query.processAllAvailable()
+        query.stop()
 
+    java: Any = engine.spark._jvm
+    jvm = java.java.lang.ProcessHandle.current().pid()
+    # Spark keeps a socket for every start of a query with state (docs/reliability.md).
+    engine.sql("DROP TABLE TOTALS;")
     run(0, 1)
-    before = opened()
+    before = opened(jvm)
     run(2, 3, 4, 5, 6)
     deadline = time.monotonic() + 60
     # What has been closed is gone when its threads have seen it.
-    while any(now > then + 1 for now, then in zip(opened(), before, strict=True)):
-        assert time.monotonic() < deadline, (before, opened())
+    while any(now > then + 1 for now, then in zip(opened(jvm), before, strict=True)):
+        assert time.monotonic() < deadline, (before, opened(jvm))
         time.sleep(0.1)
 
 

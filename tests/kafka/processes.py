@@ -49,6 +49,23 @@ def await_in(
         time.sleep(pause)
 
 
+def jvm_of(driver: int) -> int:
+    """The JVM of a driver: workers of Python come and go, the JVM is its own child."""
+    started = Path(f"/proc/{driver}/task")
+    children = {child for task in started.glob("*/children") for child in task.read_text().split()}
+    (jvm,) = [int(child) for child in children if Path(f"/proc/{child}/comm").read_text() == "java\n"]
+    return jvm
+
+
+def sockets(pid: int) -> int:
+    """How many sockets a process has."""
+    found = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found += str(descriptor.readlink()).startswith("socket:")
+    return found
+
+
 def workers(process: subprocess.Popen[bytes]) -> list[int]:
     """The Python workers of a driver, which Spark's daemon forked."""
     return [

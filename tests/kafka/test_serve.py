@@ -27,7 +27,9 @@ from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.server.open import READY
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.state.checkpoint_path import open_store
-from tests.kafka.helpers import create, produce, read
+from tests.kafka.helpers import create, produce, read, spark_options
+from tests.kafka.processes import jvm_of, sockets
+from tests.kafka.scenario import LEAN
 from tests.kafka.servers import EARLIEST, OPENS_SPARK, Server, Servers, eventually, take_lease
 from tests.kafka.stores import Way
 
@@ -35,6 +37,8 @@ pytestmark = pytest.mark.spark
 
 _SLACK = 3
 """Threads and descriptors that come and go by chance, such as those of a connection."""
+_IDLE = ("timeout", "evictorThreadRunInterval")
+"""What says how long Spark keeps the consumers of a query that has ended."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,7 @@ def service(kafka: KafkaConfig, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="module")
 def server(service: Servers) -> Server:
     """A server with a stream of two partitions, a table over it, and three rows."""
-    server = service.start()
+    server = service.start(*LEAN, *spark_options({f"spark.kafka.consumer.cache.{each}": "1s" for each in _IDLE}))
     eventually(server.is_up, server)
     text = f"""
         CREATE STREAM orders (id INT KEY, item STRING, price DOUBLE)
@@ -100,10 +104,10 @@ def test_push_queries_from_the_beginning_and_from_now_on(server: Server) -> None
     eventually(lambda: "kestrel_push_clients 0.0" in httpx.get(f"{server.url}/metrics", timeout=60).text, server)
 
 
-def opened(server: Server) -> tuple[int, int]:
-    """The threads and descriptors of a server's process."""
+def opened(server: Server) -> tuple[int, int, int]:
+    """The threads and descriptors of a server's process, and the sockets of its JVM."""
     process = Path(f"/proc/{server.process}")
-    return len([*(process / "task").iterdir()]), len([*(process / "fd").iterdir()])
+    return len([*(process / "task").iterdir()]), len([*(process / "fd").iterdir()]), sockets(jvm_of(server.process))
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="threads and descriptors are counted in /proc")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kestrel_sql.errors import PropertyError
+from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.planner.config import IMMUTABLE, Config, is_known
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.secrets import told
@@ -53,6 +54,7 @@ def with_properties(config: Config, properties: Mapping[str, object]) -> Config:
         ApiError: a property is unknown, may not be set, or has a bad value.
     """
     for name, value in properties.items():
+        check_work()
         check_property(name, config)
         try:
             config = _with_property(config, name, value)

@@ -30,6 +30,10 @@ SESSION = {
     "spark.sql.streaming.pollingDelay": "200ms",
     # A batch writes what it changed, and about every tenth one an archive, whose manifest grows by each (ADR 41).
     _CHANGELOGS: "true",
+    # Spark's source keeps a consumer for each partition of each query, with five descriptors, also when the query has
+    # ended. An idle one, whose query has had no records meanwhile, is opened again.
+    "spark.kafka.consumer.cache.timeout": "30s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
     # How often Spark writes the archives that are due. A restart repeats the changes since the last one.
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
 }

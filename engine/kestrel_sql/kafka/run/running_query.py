@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -84,11 +84,7 @@ class RunningQuery:
     _layout: Layout | None = None
     _counted: int = -1
     _spanned: int = 0
-    _callback: BatchCallback = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make what Spark calls."""
-        self._callback = BatchCallback(self._write)
+    _callback: BatchCallback | None = None
 
     @property
     def id(self) -> str:
@@ -97,6 +93,7 @@ class RunningQuery:
 
     def start(self, *, until_caught_up: bool) -> None:
         """Start the query, or restart it from its checkpoint; where Spark cannot, `failure` says why."""
+        self._release()
         if self.batches is not None:
             self.batches.start()
         self._before = self.failure.message if self.failure else ""
@@ -124,6 +121,7 @@ class RunningQuery:
         frame = self.pipeline.frame(
             around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
         )
+        self._callback = BatchCallback(self._write)
         writer = frame.writeStream.foreachBatch(self._callback).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)
         return (writer.trigger(availableNow=True) if until_caught_up else writer).start()
@@ -179,7 +177,6 @@ class RunningQuery:
     def retry(self, *, until_caught_up: bool) -> None:
         """Restart the query from its checkpoint, and count the attempt."""
         self.attempts += 1
-        self._callback.close()
         self.start(until_caught_up=until_caught_up)
 
     def fail(self, error: EngineError) -> None:
@@ -199,8 +196,12 @@ class RunningQuery:
 
     def close(self) -> None:
         """Close the clients and connections of the query, which must have ended."""
-        self._callback.close()
+        self._release()
         forget(self.around.config, self._name)
+
+    def _release(self) -> None:
+        if self._callback is not None:
+            self._callback.close()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         if self.around.stop.is_set():

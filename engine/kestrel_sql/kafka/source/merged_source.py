@@ -6,7 +6,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,8 +45,6 @@ NAME = "kestrel_merged"
 RECORDS = "records"
 """The column that the source adds: the last row of a task has the number of records that it read, and nothing else."""
 
-_numbers = count()
-
 _CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
 """What a consumer says of a record."""
 
@@ -84,7 +81,6 @@ class SourceSpec:
 class MergedSource(DataSource):
     """The source in Spark's API; `merged_source` makes one for each query."""
 
-    format_name: ClassVar[str]
     spec: ClassVar[SourceSpec]
     function: ClassVar[Pass]
     columns: ClassVar[str]
@@ -92,7 +88,7 @@ class MergedSource(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
-        return cls.format_name
+        return NAME
 
     def schema(self) -> str:
         """The columns of the results, and `RECORDS`."""
@@ -115,7 +111,6 @@ def merged_source(spec: SourceSpec, function: Pass, schema: str) -> type[MergedS
         schema: the Spark schema of its results.
     """
     members = {
-        "format_name": f"{NAME}_{next(_numbers)}",
         "spec": spec,
         "function": staticmethod(function),
         "columns": schema,

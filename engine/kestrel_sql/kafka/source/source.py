@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,9 @@ REKEYED: tuple[type[Step], ...] = (
     FkTableTableJoinV1,
 )
 """Steps after which one task may get records of several partitions."""
+
+_registering = Lock()
+"""Held until a frame has its source: Spark keeps what is registered for ever, so that all have one name."""
 
 PROMPT = {"kafka.fetch.max.wait.ms": "20", "kafka.max.poll.records": "10000"}
 """Options of Spark's source; those of the user override them.
@@ -95,8 +99,9 @@ class _MergedRecords:
     def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
         """Return what a function makes of the records, as `DataFrame.mapInArrow` does."""
         source = merged_source(self.spec, function, schema)
-        self.spark.dataSource.register(source)
-        made = self.spark.readStream.format(source.name()).load()
+        with _registering:
+            self.spark.dataSource.register(source)
+            made = self.spark.readStream.format(source.name()).load()
         return made.observe(READ, total(RECORDS).alias(READ)).where(col(RECORDS).isNull()).drop(RECORDS)
 
 

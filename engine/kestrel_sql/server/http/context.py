@@ -56,12 +56,14 @@ class Context:
         Raises:
             ApiError: it is something else.
         """
-        parsed = await self.parse(http, request)
+        (parsed,) = await self.service.parse(request, partial(self._check_one, principal_of(http), request.text))
+        return parsed
+
+    def _check_one(self, user: Principal, text: str, parsed: Sequence[ParsedStatement]) -> None:
+        self._check(user, parsed)
         if len(parsed) != 1:
             raise ApiError(
-                BAD_STATEMENT,
-                f"Expected exactly one KSQL statement; found {len(parsed)} instead",
-                statement=request.text,
+                BAD_STATEMENT, f"Expected exactly one KSQL statement; found {len(parsed)} instead", statement=text
             )
         if not isinstance(parsed[0].statement, Query | PrintTopic):
             raise ApiError(
@@ -69,7 +71,6 @@ class Context:
                 "Statement type is not supported here: send a SELECT or PRINT, and POST other statements to /ksql",
                 statement=parsed[0].text,
             )
-        return parsed[0]
 
     @contextmanager
     def pulling(self, http: HTTPConnection) -> Iterator[None]:

@@ -6,24 +6,32 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from types import MappingProxyType
+from typing import Protocol, TypeVar
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
 from kestrel_sql.server.errors import BAD_STATEMENT, ApiError, api_error
+from kestrel_sql.server.properties import with_properties
 from kestrel_sql.server.service import Request, RowStream
 from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pulled import PulledRows
-from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
+
+_T = TypeVar("_T")
+
+
+class _Told(Protocol):
+    def __call__(self, work: Callable[[], _T]) -> Callable[[], _T]: ...
 
 
 @dataclass(slots=True)
@@ -64,7 +72,7 @@ class Queries:
         self._lookups.remember(request, parsed)
         return parsed
 
-    async def start(self, request: Request, parsed: ParsedStatement, config: Config) -> RowStream:
+    async def start(self, request: Request, parsed: ParsedStatement) -> RowStream:
         """Start the one SELECT of a request; a look-up by key that is known is answered on the event loop.
 
         Raises:
@@ -81,16 +89,15 @@ class Queries:
         statement = parsed.statement
         if not isinstance(statement, Query):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
+        told = partial(_told, parsed.text, request.text)
         kind = self._pull if statement.emit is None else self._push
-        try:
-            return await kind(request, statement, config, number)
-        except EngineError as error:
-            raise api_error(error, parsed.text, request.text) from error
+        return await kind(request, statement, number, told)
 
-    async def _pull(self, request: Request, statement: Query, config: Config, number: int) -> RowStream:
+    async def _pull(self, request: Request, statement: Query, number: int, told: _Told) -> RowStream:
         catalog, settings, query_id = self.engine.session.catalog, self.engine.config, pull_id(number)
 
         def answer() -> PulledRows:
+            config = with_properties(settings, request.properties)
             planned = self.engine.plan(statement, config, query_id)
             found = self.engine.pull(planned, config)
             look_up = self.engine.look_up(planned)
@@ -98,7 +105,7 @@ class Queries:
                 self._lookups.plan(request, catalog, settings, look_up)
             return self._rows(query_id, planned.kind, found)
 
-        return await result_of(asyncio.wrap_future(self.puller.submit(limited(answer))))
+        return await result_of(asyncio.wrap_future(self.puller.submit(limited(told(answer)))))
 
     def _rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
         self.pulled += 1
@@ -110,22 +117,36 @@ class Queries:
         waiting = sum(sum(lags.values()) for lags in self.engine.lags().values())
         return MappingProxyType({"kestrel-lag-records": str(waiting)})
 
-    async def _push(self, _request: Request, statement: Query, config: Config, number: int) -> Subscriber:
+    async def _push(self, request: Request, statement: Query, number: int, told: _Told) -> RowStream:
         loop, engine = asyncio.get_running_loop(), self.engine
-        engine.pushes.check_room(statement)
 
-        def plan() -> TransientQuery:
-            return engine.plan(statement, config, transient_id(statement, config, engine.session, number))
+        def plan() -> tuple[TransientQuery, Config]:
+            config = with_properties(engine.config, request.properties)
+            engine.pushes.check_room(statement)
+            query_id = transient_id(statement, config, engine.session, number)
+            return engine.plan(statement, config, query_id), config
 
-        planned = await result_of(loop.run_in_executor(self.readers, limited(plan)))
+        planned, config = await result_of(loop.run_in_executor(self.readers, limited(told(plan))))
         client = engine.pushes.client(planned)
 
         def subscribe() -> None:
             engine.pushes.subscribe(client, planned, config, statement)
 
         try:
-            await result_of(loop.run_in_executor(self.readers, subscribe))
+            await result_of(loop.run_in_executor(self.readers, told(subscribe)))
         except BaseException:
             client.close()
             raise
         return client
+
+
+def _told(statement: str, text: str, work: Callable[[], _T]) -> Callable[[], _T]:
+    """Work whose errors are told where it runs: to mask the values of a long text takes long."""
+
+    def run() -> _T:
+        try:
+            return work()
+        except EngineError as error:
+            raise api_error(error, statement, text) from error
+
+    return run

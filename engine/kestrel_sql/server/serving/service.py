@@ -157,10 +157,10 @@ class ServedService:
         await self.wait_for(request.sequence)
         if any(opens(each.statement) for each in parsed):
             check_descriptors()
-        config = with_properties(self._engine.config, request.properties)
         variables = dict(request.variables)
 
         def work() -> list[Entity]:
+            config = with_properties(self._engine.config, request.properties)
             self._statements.validate(request.text, parsed, config, variables)
             return self._statements.run(request.text, parsed, config, variables)
 
@@ -179,8 +179,7 @@ class ServedService:
         self._check_ready()
         await self.wait_for(request.sequence)
         with self._traces.statement(request.text):
-            config = with_properties(self._engine.config, request.properties)
-            return await self._queries.start(request, parsed, config)
+            return await self._queries.start(request, parsed)
 
     async def print_topic(self, parsed: ParsedStatement, text: str) -> PrintedTopic:
         """Start the one PRINT of a request with this text.
@@ -193,10 +192,14 @@ class ServedService:
         statement = parsed.statement
         if not isinstance(statement, PrintTopic):
             raise ApiError(BAD_STATEMENT, "Statement type is not supported for this resource", statement=parsed.text)
-        try:
-            printed_source(statement, self._engine.view())
-        except EngineError as error:
-            raise api_error(error, parsed.text, text) from error
+
+        def check() -> None:
+            try:
+                printed_source(statement, self._engine.view())
+            except EngineError as error:
+                raise api_error(error, parsed.text, text) from error
+
+        await result_of(asyncio.get_running_loop().run_in_executor(self._readers, limited(check)))
         return PrintedTopic(topic=statement.topic, lines=self._engine.print_lines(statement))
 
     async def inserter(self, target: str, properties: Mapping[str, object]) -> RowInserter:

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 _PAUSE_S = 0.2
+_SERVER = "GATEWAY_SERVER"
+"""The name of py4j's server in Java for itself."""
 
 
 def keep_accepting(spark: SparkSession) -> None:
@@ -52,27 +56,43 @@ class PatientSocket:
 class BatchCallback:
     """A function for `foreachBatch` whose connection can be closed once its query has ended.
 
-    py4j opens a socket, with a thread of Python that reads it, for each Java thread that calls back. It keeps both for
-    ever when that thread ends.
+    py4j opens a socket, with a thread of Python that reads it, for each Java thread that calls back. When that thread
+    ends, it keeps both for ever, and the other end of the socket in Java. It also keeps this object for as long as Java
+    has the query, and Java keeps the query for as long as the function holds it: an ended one lets go of its function.
     """
 
     def __init__(self, call: Callable[[DataFrame, int], None]) -> None:
         """Make a callback."""
-        self._call = call
+        self._call: Callable[[DataFrame, int], None] | None = call
         self._connections: dict[int, Any] = {}
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Process a batch."""
+        """Process a batch.
+
+        Raises:
+            RuntimeError: it was closed; the batch must not count as processed.
+        """
+        call = self._call
+        if call is None:
+            raise RuntimeError("a batch came after its query had ended")
         context: Any = batch.sparkSession.sparkContext
         # The connection of the thread that calls.
-        connection = context._gateway._gateway_client.get_thread_connection()  # noqa: SLF001 - py4j has no other way
-        self._connections[id(connection)] = connection
-        self._call(batch, number)
+        python: Any = context._gateway._gateway_client  # noqa: SLF001 - py4j has no other way
+        connection = python.get_thread_connection()
+        if id(connection) not in self._connections:
+            java = JavaObject(_SERVER, python).getCallbackClient()
+            self._connections[id(connection)] = connection, java, java.getPerThreadConnection()
+        call(batch, number)
 
     def close(self) -> None:
-        """Close the connections; the query must have ended."""
+        """Close the connections, and forget the function; the query must have ended."""
+        self._call = None
         while self._connections:
-            _, connection = self._connections.popitem()
+            _, (connection, java, other_end) = self._connections.popitem()
             # Its thread reads the end, and closes it. To close it here would wait for that thread.
             with suppress(OSError, AttributeError):
                 connection.socket.shutdown(socket.SHUT_RDWR)
+            # Where the JVM has ended, nothing is left open.
+            with suppress(OSError, Py4JError):
+                other_end.shutdown()
+                java.connectionStopped(other_end)
