@@ -45,6 +45,20 @@ def test_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["run", str(folder), "--shard", "1/2"], lambda: fake) == ExitCode.OK
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("run", "list", "explain", "approve", "mutate", "shrink", "plans amend --reason O9.4 --without-oracle"),
+        *(f"plans {action}" for action in ("record", "check", "run", "explain", "prove", "checkpoint", "resume")),
+        *("plans compact", "plans adopt"),
+    ],
+)
+def test_a_folder_without_cases_or_plans_ends_as_with_pytest(folder: Path, fake: Any, command: str) -> None:
+    (folder / "empty").mkdir()
+    assert main([*command.split(), str(folder / "empty")], lambda: fake) == ExitCode.NO_CASES
+    assert not fake.groups
+
+
 def test_usage_errors(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(folder / "x.json", GOOD)
     assert main(["run", "nothing.json"], lambda: fake) == ExitCode.USAGE

@@ -30,7 +30,7 @@ from kestrel_qtt.cli.run import (
     outcomes_of,
     report_errors,
     run_loaded,
-    selection_of,
+    selected,
 )
 from kestrel_qtt.cli.schema import add_schema, schema_command
 from kestrel_qtt.cli.shrink import add_shrink, shrink_command
@@ -182,7 +182,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     """`qtt list`: print the ids of the selected cases."""
     loaded = load_cases(arguments)
     out = Console(soft_wrap=True)
-    for case in selection_of(arguments).of(loaded.cases):
+    for case in selected(loaded, arguments):
         out.print(case.id, markup=False, highlight=False)
     return report_errors(loaded)
 
@@ -190,9 +190,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt explain`: print the plan and the Spark SQL of the selected cases."""
     loaded = load_cases(arguments)
-    cases = selection_of(arguments).of(loaded.cases)
-    if not cases and not loaded.errors:
-        raise NoCaseError("no case is selected")
+    cases = selected(loaded, arguments)
     out = Console(soft_wrap=True)
     engine = open_driver()
     refused = False
@@ -213,7 +211,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
 def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt approve`: run the cases that leave their outputs out, and write what came out into their files."""
     loaded = load_cases(arguments)
-    cases = [case for case in selection_of(arguments).of(loaded.cases) if is_open(case)]
+    cases = [case for case in selected(loaded, arguments) if is_open(case)]
     out = Console(soft_wrap=True)
     if not cases:
         out.print("every case states its outputs")

@@ -21,7 +21,7 @@ from kestrel_qtt.cli.run import (
     load_cases_of_script,
     progress,
     report_errors,
-    selection_of,
+    selected,
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
@@ -54,7 +54,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run the mutants, print the survivors and the score, and write the report."""
     loaded = load_cases_of_script(arguments)
-    cases = [case for case in selection_of(arguments).of(loaded.cases) if not isinstance(case, RestCase | ScriptCase)]
+    cases = [case for case in selected(loaded, arguments) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:
         raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
     out, tell = Console(soft_wrap=True), progress()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case
-from kestrel_qtt.cases.selection import SelectionError
+from kestrel_qtt.cases.selection import NoCaseError, SelectionError
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
@@ -22,6 +22,7 @@ from kestrel_qtt.cli.run import (
     load_cases,
     report_errors,
     run_loaded,
+    selected,
     selection_of,
 )
 from kestrel_qtt.coverage.rules import read_rules
@@ -143,7 +144,7 @@ def _over_cases(
     action: Callable[[list[Case], PlanningDriver, Path, Ledger], Findings],
 ) -> ExitCode:
     loaded = load_cases(arguments)
-    cases = selection_of(arguments).of(loaded.cases)
+    cases = selected(loaded, arguments)
     engine = open_driver()
     try:
         planned = [
@@ -170,11 +171,15 @@ def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode
     engine = open_driver()
     try:
         check_functions(arguments.functions)
-        for plan in plan_commands.plan_texts(arguments.paths, selection_of(arguments), engine, arguments.functions):
+        selection, is_empty = selection_of(arguments), True
+        for plan in plan_commands.plan_texts(arguments.paths, selection, engine, arguments.functions):
+            is_empty = False
             text = explain_text(plan.text, plan.name, plan.functions)
             out.print(f"{plan.name}\n{text}\n", markup=False, highlight=False)
     finally:
         engine.close()
+    if is_empty:
+        raise NoCaseError("no case is selected")
     return ExitCode.OK
 
 
@@ -192,7 +197,7 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     loaded = _stored(arguments)
     engine = open_driver()
     try:
-        cases = selection_of(arguments).of(loaded.cases)
+        cases = selected(loaded, arguments)
         return max(_told(plan_commands.prove_plans(cases, engine)), report_errors(loaded))
     finally:
         engine.close()
@@ -200,24 +205,34 @@ def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
 
 def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     loaded = _stored(arguments)
-    cases = selection_of(arguments).of(loaded.cases)
+    cases = selected(loaded, arguments)
     return max(_told(plan_commands.store_checkpoints(cases, arguments.after)), report_errors(loaded))
 
 
 def _resume(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     check_functions(arguments.functions)
+    _found(arguments.paths)
     return _told(plan_commands.resume_checkpoints(arguments.paths, arguments.functions))
 
 
 def _compact(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
+    _found(arguments.paths)
     return _told(plan_commands.compact_plans(arguments.paths, dry_run=arguments.dry_run))
+
+
+def _found(paths: Sequence[Path]) -> list[Path]:
+    """The folders of the stored plans below some paths; raise NoCaseError if there is none."""
+    folders = [stored.folder for path in paths for stored in find_plans(path)]
+    if not folders:
+        raise NoCaseError("no stored plan is found")
+    return folders
 
 
 def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     from kestrel_qtt.plan_commands.text import check_plan
 
     done = []
-    for draft in [stored.folder for path in arguments.paths for stored in find_plans(path)]:
+    for draft in _found(arguments.paths):
         check_plan(read_plan(draft), str(draft))
         done.append(f"stored {adopt(arguments.plans, draft).folder}")
     return _told(Findings(tuple(done)))
@@ -231,7 +246,7 @@ def _amend(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     loaded = _stored(arguments)
     engine = open_driver()
     try:
-        cases = selection_of(arguments).of(loaded.cases)
+        cases = selected(loaded, arguments)
         action = excuse_plans if arguments.today else amend_plans
         return max(_told(action(cases, engine, amendment)), report_errors(loaded))
     finally:

@@ -24,7 +24,7 @@ from kestrel_qtt.cli.run import (
     load_cases,
     outcomes_of,
     report_errors,
-    selection_of,
+    selected,
 )
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.options import RUN_OPTIONS
@@ -129,7 +129,7 @@ def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
         Console(stderr=True).print("qtt: review asks questions and needs a terminal; `qtt approve` is for scripts")
         return ExitCode.USAGE
     loaded = load_cases(arguments)
-    cases = [case for case in selection_of(arguments).of(loaded.cases) if not case.tolerant]
+    cases = [case for case in selected(loaded, arguments) if not case.tolerant]
     outcomes = outcomes_of(cases, open_driver)
     review = Review(out, input)
     failed = [(c, o) for c, o in outcomes if judge(c, o).status is not Status.PASSED]

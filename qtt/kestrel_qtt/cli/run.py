@@ -135,6 +135,18 @@ def selection_of(arguments: argparse.Namespace) -> Selection:
     return Selection(arguments.expression, arguments.shard, arguments.every)
 
 
+def selected(loaded: Loaded, arguments: argparse.Namespace) -> list[Case]:
+    """Return the loaded cases that the arguments choose.
+
+    Raises:
+        NoCaseError: there is none, and no file that cannot be read, either.
+    """
+    cases = selection_of(arguments).of(loaded.cases)
+    if not cases and not loaded.errors:
+        raise NoCaseError("no case is selected")
+    return cases
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of commands that run cases."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a report in JSON")
@@ -165,9 +177,7 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
     file_errors = [file_error_result(error) for error in loaded.errors]
     cases: Sequence[Case] = ()
     try:
-        cases = selection_of(arguments).of(loaded.cases)
-        if not cases and not file_errors:
-            raise NoCaseError("no case is selected")
+        cases = selected(loaded, arguments)
     except EmptyShardError as error:
         out.print(f"{error}", markup=False, highlight=False)
     started = time.perf_counter()

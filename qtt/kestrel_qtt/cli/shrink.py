@@ -10,7 +10,7 @@ from rich.console import Console
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.case_text import case_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, progress, selection_of
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, progress, selected
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.plans.spec import case_document
@@ -61,7 +61,7 @@ def _one_case(arguments: argparse.Namespace) -> Case:
     names = [path for path in arguments.paths if "::" in str(path)]
     arguments.paths = [Path(str(path).partition("::")[0]) for path in arguments.paths]
     loaded = load_cases(arguments)
-    cases = selection_of(arguments).of(loaded.cases)
+    cases = selected(loaded, arguments)
     if names:
         wanted = {str(name).partition("::")[2] for name in names}
         cases = [case for case in cases if case.id.partition("::")[2] in wanted]
