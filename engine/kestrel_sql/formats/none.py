@@ -1,4 +1,4 @@
-"""NONE: no columns; the bytes are always null."""
+"""NONE, and KAFKA without columns: the bytes are passed over, and written as null (rule F6.3)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
-    """Return a decoder of anything to the row without columns; null bytes become None."""
+    """Return a decoder of anything to None."""
 
     def decode(data: bytes | None) -> Row | None:
-        return None if data is None else ()
+        return None
 
     return decode
 

@@ -91,7 +91,7 @@ class SourceRecords:
         return to_json_form(self.value, data)
 
     def from_row(self, row: Mapping[str, object], timestamp: int) -> Record:
-        """Encode a record from values by column name; a source without key columns has no keys.
+        """Encode a record from values by column name.
 
         Raises:
             SerdeError: a format cannot encode the row.
@@ -101,7 +101,7 @@ class SourceRecords:
         value = tuple(row.get(column.name) for column in schema.value)
         return Record(
             topic=self.source.topic,
-            key=encoder(self.key)(key) if key else None,
+            key=encoder(self.key)(key),
             value=encoder(self.value)(value),
             timestamp=timestamp,
         )

@@ -16,7 +16,18 @@ from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct, contains
+from kestrel_sql.types.sql_types import (
+    Array,
+    Base,
+    Decimal,
+    Field,
+    Map,
+    NamedType,
+    Primitive,
+    SqlType,
+    Struct,
+    contains,
+)
 
 MAX_PRECISION = 38
 """The widest DECIMAL that Spark can hold."""
@@ -103,7 +114,7 @@ def schema_text(columns: Mapping[str, str]) -> str:
 
 def struct_of(columns: Iterable[Column]) -> str:
     """Return the Spark struct type of a row of `columns`."""
-    return f"STRUCT<{','.join(f'{name(c.name)}:{to_spark(c.type)}' for c in columns)}>"
+    return to_spark(_row(columns))
 
 
 def to_data_type(sql_type: SqlType | None) -> exp.DataType:
@@ -146,4 +157,8 @@ def carries(kind: pa.DataType) -> bool:
 
 def arrow_struct(columns: Iterable[Column]) -> pa.DataType:
     """Return the Arrow struct type of a row of `columns`."""
-    return pa.struct([pa.field(c.name, to_arrow(c.type)) for c in columns])
+    return to_arrow(_row(columns))
+
+
+def _row(columns: Iterable[Column]) -> Struct:
+    return Struct(tuple(Field(column.name, column.type) for column in columns))

@@ -9,9 +9,8 @@ from decimal import Decimal as Number
 from typing import Any, assert_never
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats import none
 from kestrel_sql.formats.json import text as json_text
-from kestrel_sql.formats.serde import ConversionError, Decoder, Row, SerdeSpec, Side, guard_decoder
+from kestrel_sql.formats.serde import ConversionError, Decoder, Row, SerdeSpec, guard_decoder
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.java.numbers import (
     INT_MAX,
@@ -357,8 +356,6 @@ def decoder(spec: SerdeSpec) -> Decoder:
     Raises:
         FormatError: JSON does not support the type of a column.
     """
-    if not spec.columns and spec.side is not Side.KEY:
-        return none.decoder(spec)
     message = f"Failed to deserialize {spec.side.value} from topic: {spec.topic}"
-    # A key without columns is an object of which no member is read (rule F4.4.14).
-    return guard_decoder(spec, message, row_reader(spec.columns, bool(spec.columns) and spec.unwrapped))
+    # Without columns it is an object of which no member is read (rule F6.3).
+    return guard_decoder(spec, message, row_reader(spec.columns, spec.unwrapped))

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats import none
 from kestrel_sql.formats.serde import Encoder, Row, SerdeSpec, guard_encoder
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.schema import Column
@@ -118,6 +117,4 @@ def encoder(spec: SerdeSpec) -> Encoder:
     Raises:
         FormatError: JSON does not support the type of a column.
     """
-    if not spec.columns:
-        return none.encoder(spec)
     return guard_encoder(spec, row_writer(spec.columns, spec.unwrapped))

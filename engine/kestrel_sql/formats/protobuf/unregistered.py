@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.formats import none
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect import write as connect_write
 from kestrel_sql.formats.connect.codec import SchemaCodec
@@ -31,10 +30,9 @@ def open_spec(spec: SerdeSpec) -> tuple[SchemaCodec, ConnectSchema]:
         FormatError: protobuf does not support the type of a column.
     """
     columns = spec.columns
-    only = columns[0].type
     if is_bare(spec):
         columns = (replace(columns[0], name=BARE),)
-    elif spec.unwrapped and isinstance(only, Struct):
+    elif spec.unwrapped and isinstance(only := columns[0].type, Struct):
         columns = tuple(Column(field.name, field.type, columns[0].role) for field in only.fields)
     text = proto_text.schema_text(
         columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation")
@@ -49,8 +47,6 @@ def decoder(spec: SerdeSpec) -> Decoder:
     Raises:
         FormatError: protobuf does not support the type of a column.
     """
-    if not spec.columns:
-        return none.decoder(spec)
     codec, schema = open_spec(spec)
     bare = is_bare(spec)
     to_row = connect_read.row_reader(schema, spec.columns, spec.unwrapped)
@@ -68,8 +64,6 @@ def encoder(spec: SerdeSpec) -> Encoder:
     Raises:
         FormatError: protobuf does not support the type of a column.
     """
-    if not spec.columns:
-        return none.encoder(spec)
     codec, schema = open_spec(spec)
     bare, unwrapped = is_bare(spec), spec.unwrapped
     to_connect = connect_write.row_writer(spec.columns, schema, unwrapped)

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from kestrel_sql.formats import none
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect import write as connect_write
 from kestrel_sql.formats.connect.codec import SchemaCodec
@@ -80,8 +79,6 @@ def codec_finder(spec: SerdeSpec) -> Callable[[bytes], tuple[SchemaCodec, bytes]
 
 def decoder(spec: SerdeSpec) -> Decoder:
     """Return a decoder that reads each message with the schema of its writer."""
-    if not spec.columns:
-        return none.decoder(spec)
     find = codec_finder(spec)
     language = language_for(spec.format)
     columns = language.schema_columns(spec.columns)
@@ -104,8 +101,6 @@ def encoder(spec: SerdeSpec) -> Encoder:
     Raises:
         FormatError: the format does not support the columns.
     """
-    if not spec.columns:
-        return none.encoder(spec)
     language = language_for(spec.format)
     schema = sink_schema(spec)
     imports = spec.schemas.imports_of(schema)

@@ -110,7 +110,7 @@ def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -
     return tuple(
         _registration(topic, kind, info, columns, features, sink)
         for kind, info, columns, features in sides
-        if columns and capabilities_of(info.format).infers_columns
+        if (columns or sink) and capabilities_of(info.format).infers_columns
     )
 
 

@@ -174,17 +174,13 @@ def _rescaled(build: QueryBuild, handle: Handle, part: str, columns: Sequence[Co
 
 
 def key_struct(columns: Sequence[Column], trees: Sequence[Tree]) -> tuple[tuple[str, Tree], ...]:
-    """Return the field `k` of a struct, or nothing for a stream without key."""
-    if not columns:
-        return ()
+    """Return the field `k` of a struct."""
     pairs = [(column.name, tree) for column, tree in zip(columns, trees, strict=True)]
     return (("k", s.named_struct(pairs)),)
 
 
 def renamed_key(handle: Handle, names: Sequence[str], kept: Sequence[str]) -> tuple[tuple[str, Tree], ...]:
     """Return the key under new names, restricted to those in `kept`; a NULL key stays NULL."""
-    if not kept:
-        return ()
     pairs = [
         (new, handle.part("k", old.name)) for new, old in zip(names, handle.schema.key, strict=True) if new in kept
     ]

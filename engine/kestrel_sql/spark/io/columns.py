@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.spark.types import carries, to_arrow
+from kestrel_sql.spark.types import arrow_struct, carries, to_arrow
 from kestrel_sql.spark.values import to_arrow_value, uncarried
 from kestrel_sql.types.schema import Column
 
@@ -71,9 +71,9 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
     Raises:
         pyarrow.ArrowInvalid: a value does not fit its type, such as a DECIMAL with too many digits.
     """
+    if not columns:
+        return pa.array([None if row is None else {} for row in rows], type=arrow_struct(()))
     fields = [pa.field(column.name, to_arrow(column.type)) for column in columns]
-    if not fields:
-        return pa.array([None if row is None else {} for row in rows], type=pa.struct(fields))
     mask = None
     if None in rows:
         mask = pa.array([row is None for row in rows])
@@ -177,7 +177,7 @@ def before(ordinals: pa.ListArray, ordinal: Sequence[int]) -> int:
 
 
 def _tuples(array: pa.StructArray) -> list[Any]:
-    if array.type.num_fields == 0:
+    if array.type == arrow_struct(()):
         return [()] * len(array)
     return list(zip(*(to_list(child) for child in array.flatten()), strict=True))
 

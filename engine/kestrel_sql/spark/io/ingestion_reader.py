@@ -48,8 +48,8 @@ class IngestionReader:
     def _struct(self, message: Message, row: dict[str, Any]) -> dict[str, Any] | None:
         if not message.is_row:
             return None
-        struct = {"v": None if message.value is None else self._to_value(self._whole(message, row))}
-        return struct if not self._keys else {"k": self._to_key(message.key), **struct}
+        value = None if message.value is None else self._to_value(self._whole(message, row))
+        return {"k": self._to_key(message.key), "v": value}
 
     def _whole(self, message: Message, row: dict[str, Any]) -> tuple[Any, ...]:
         """The value with the columns that a source adds (rules P6.1)."""

@@ -212,7 +212,7 @@ class SerdeWriter:
         return pa.array(found, type=pa.binary()), errors
 
     def _rows(self, arrays: Sequence[pa.Array], count: int) -> list[Row]:
-        if not arrays:
+        if not self._from_arrow:
             return [()] * count
         columns = [_values(array, convert) for array, convert in zip(arrays, self._from_arrow, strict=True)]
         return list(zip(*columns, strict=True))

@@ -42,9 +42,7 @@ class SinkWriter:
     def write(self, structs: pa.StructArray, starts: pa.Array, ends: pa.Array) -> Written:
         """Encode structs of the sink's relation; the window bounds (ms) go into the keys of windowed topics."""
         parts = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
-        keys, wrong_keys = (
-            _encoded(self._key, parts["k"]) if "k" in parts else (pa.nulls(len(structs), pa.binary()), {})
-        )
+        keys, wrong_keys = _encoded(self._key, parts["k"])
         if self.sink.window is not None:
             keys, wrong_windows = _with_windows(keys, starts, ends, self.sink.window)
             wrong_keys = {**wrong_windows, **wrong_keys}

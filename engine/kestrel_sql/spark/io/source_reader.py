@@ -54,9 +54,10 @@ class SourceReader:
         alive = np.ones(len(batch), dtype=bool)
         alive[list(log)] = False
         whole = [*value.arrays, *self._added(batch), *key.arrays, *(bounds if self.source.window is not None else ())]
-        parts = [_struct(whole, self._types["v"], value.present)]
-        if "k" in self._types:
-            parts.insert(0, _struct(key.arrays, self._types["k"], key.present))
+        parts = [
+            _struct(key.arrays, self._types["k"], key.present),
+            _struct(whole, self._types["v"], value.present),
+        ]
         return Read(_struct(parts, self._type, alive), *bounds, {} if self.source.silent else log, log.keys())
 
     def _added(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
@@ -75,8 +76,8 @@ class SourceReader:
 
 def struct_type(source: SourceRead) -> pa.StructType:
     """Return the type of a source's struct column."""
-    key = [pa.field("k", arrow_struct(source.handle.schema.key))] if source.handle.schema.key else []
-    return pa.struct([*key, pa.field("v", arrow_struct(source.handle.schema.value))])
+    schema = source.handle.schema
+    return pa.struct([pa.field("k", arrow_struct(schema.key)), pa.field("v", arrow_struct(schema.value))])
 
 
 def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
@@ -116,4 +117,6 @@ def _split_keys(
 
 def _struct(arrays: Sequence[pa.Array], kind: pa.StructType, present: Mask) -> pa.StructArray:
     mask = None if present.all() else pa.array(~present)
+    # A row without columns is carried.
+    arrays = arrays or [pa.nulls(len(present), field.type) for field in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)

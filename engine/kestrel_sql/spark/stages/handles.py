@@ -16,8 +16,8 @@ from kestrel_sql.spark.types import name, struct_of
 class Handle(Relation):
     """A relation between two steps of a group.
 
-    Its struct column has the fields `k` (the key columns; absent in a stream without key) and `v` (the value columns),
-    and some of `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator
+    Its struct column has the fields `k` (the key columns, also where there are none) and `v` (the value columns), and
+    some of `o` (the previous value), `ok` (the previous key of a grouped table) and `x` (columns that an operator
     needs). `level` is the number of stateful levels before it.
     """
 
@@ -39,8 +39,7 @@ class Handle(Relation):
     def fields(self) -> tuple[tuple[str, str], ...]:
         """The fields of the struct with their Spark types."""
         key, value = struct_of(self.schema.key), struct_of(self.schema.value)
-        present = [("k", key)] if self.schema.key else []
-        present.append(("v", value))
+        present = [("k", key), ("v", value)]
         if self.has_old:
             present.append(("o", value))
         if self.has_old_key:

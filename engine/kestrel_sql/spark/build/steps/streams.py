@@ -69,9 +69,8 @@ def stream_flat_map_v1(step: StreamFlatMapV1, build: QueryBuild, source: Handle)
     position = s.binary(exp.Add, POSITION, s.integer(1))
     kept = [(c.name, source.part("v", c.name)) for c in source.schema.value]
     made = [(f"KSQL_SYNTH_{i}", s.call("try_element_at", a, position)) for i, a in enumerate(lists)]
-    key = (("k", source.part("k")),) if source.schema.key else ()
     exploded = Operation(
-        fields=(*key, ("v", s.named_struct([*kept, *made]))),
+        fields=(("k", source.part("k")), ("v", s.named_struct([*kept, *made]))),
         rows=s.call("greatest", *sizes, s.integer(0)),
         logger=build.logger(step),
     )
@@ -121,7 +120,7 @@ def stream_select_key_v2(step: StreamSelectKeyV2, build: QueryBuild, source: Han
     """Re-key; computed components are appended to the value as well."""
     schema = build.schema(step, source)
     if all(isinstance(expression, NullLiteral) for expression in step.key_expression):
-        operation = Operation(fields=(("v", source.part("v")),), logger=build.logger(step))
+        operation = Operation(fields=(("k", s.NULL), ("v", source.part("v"))), logger=build.logger(step))
         return build.apply(source, operation, replace(source, schema=schema))
     trees, faults = rekeyed(build, source, step.key_expression)
     appended = [
