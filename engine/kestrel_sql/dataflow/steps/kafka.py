@@ -70,7 +70,7 @@ class _Messages:
             value = (*message.value, record.timestamp, record.partition, record.offset, *copied)
         return Row(
             0,
-            message.key if self._width else None,
+            message.key,
             value,
             record.timestamp,
             ordinal=ordinal,

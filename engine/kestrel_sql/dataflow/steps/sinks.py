@@ -57,7 +57,7 @@ class _Writer:
         key, value = query.specs(step.formats, flow, flow.schema.value)
         self._key, self._value = encoder(key), encoder(value)
         self._named = _named_keys(value.columns)
-        self._has_key, self._window, self._topic = bool(flow.schema.key), flow.window, step.topic_name
+        self._window, self._topic = flow.window, step.topic_name
         # Below a TIMESTAMP column, and where a DECIMAL may be wider than its type, a row that cannot be written is
         # dropped, and does not fail the query.
         guarded = step.timestamp_column is not None or any(has_own_scales(each.type) for each in flow.schema.columns)
@@ -80,8 +80,6 @@ class _Writer:
         return []
 
     def _key_of(self, row: Row) -> bytes | None:
-        if not self._has_key:
-            return None
         key = self._key(row.key)
         if self._window is None or key is None:
             return key

@@ -131,7 +131,7 @@ class _Decoder:
             return None
         return Row(
             0,
-            key if self._width else None,
+            key,
             None if value is None else self._whole(value, key, bounds, record),
             record.timestamp,
             window=bounds,

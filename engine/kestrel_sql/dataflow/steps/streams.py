@@ -58,8 +58,6 @@ def renamed_key(before: Schema, after: Schema, names: Sequence[str] | None) -> C
     """Return what a projection makes of a key: the columns that it keeps; a NULL key stays NULL."""
     kept = {column.name for column in after.key}
     at = [i for i, new in enumerate(names or [column.name for column in before.key]) if new in kept]
-    if not at:
-        return lambda key: None
     if len(at) == len(before.key):
         return lambda key: key
     return lambda key: None if key is None else tuple(key[i] for i in at)
