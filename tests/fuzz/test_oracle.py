@@ -58,6 +58,8 @@ def first_line(theirs: Outcome, ours: Outcome) -> str | None:
         (10**37, 10**37, "JSON", True),
         ("NaN", "NaN", "JSON", True),
         (None, 0, "JSON", False),
+        ("", b"", "AVRO", True),
+        (None, b"", "AVRO", False),
         (True, 1, "JSON", False),
     ],
 )
