@@ -94,7 +94,7 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
         assert [row[0] for row in answer.rows] == names
 
 
-@pytest.mark.rules("R6.4")
+@pytest.mark.rules("R6.4", "R6.5")
 @pytest.mark.parametrize(
     ("text", "normal"),
     [
@@ -130,12 +130,40 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
                 "INNER JOIN T T ON ((S.K = T.K))\nEMIT CHANGES;"
             ),
         ),
+        (
+            (
+                "create or replace stream a (`k` varchar key, x ${type}, `a b` array<decimal(4,2)>, h bytes header('x'))"
+                " with (value_format='delimited', kafka_topic='a', partitions='1', value_delimiter='|');"
+            ),
+            (
+                "CREATE OR REPLACE STREAM A (`k` STRING KEY, X STRUCT<A INTEGER>, `a b` ARRAY<DECIMAL(4, 2)>, "
+                "H BYTES HEADER('x')) WITH (CLEANUP_POLICY='delete', KAFKA_TOPIC='a', KEY_FORMAT='KAFKA', PARTITIONS='1',"
+                " VALUE_DELIMITER='|', VALUE_FORMAT='DELIMITED');"
+            ),
+        ),
+        (
+            "CREATE SOURCE TABLE a (k int primary key, v int) WITH (kafka_topic='s', format='json');",
+            (
+                "CREATE SOURCE TABLE A (K INTEGER PRIMARY KEY, V INTEGER) "
+                "WITH (CLEANUP_POLICY='compact', FORMAT='json', KAFKA_TOPIC='s');"
+            ),
+        ),
+        (
+            "CREATE STREAM IF NOT EXISTS s (k int key) WITH (kafka_topic='s', value_format='json');",
+            "CREATE STREAM IF NOT EXISTS s (k int key) WITH (kafka_topic='s', value_format='json');",
+        ),
+        (
+            "CREATE STREAM n (k unknown key) WITH (kafka_topic='s', value_format='json');",
+            "CREATE STREAM n (k unknown key) WITH (kafka_topic='s', value_format='json');",
+        ),
         ("INSERT INTO s  SELECT k, ${least} AS v FROM s;", "INSERT INTO s  SELECT k,  -5 AS v FROM s;"),
         ("CREATE STREAM o AS SELECT nothing FROM s;", "CREATE STREAM o AS SELECT nothing FROM s;"),
     ],
 )
 def test_the_text_of_a_statement_has_its_normal_form(view: EngineView, text: str, normal: str) -> None:
-    view.session.variables.update(least="-5", word="it's")
+    view.session.variables.update(least="-5", word="it's", type="ty")
+    (declared,) = view.session.parse("CREATE TYPE ty AS STRUCT<a INT>;")
+    view.session.execute(declared)
     view.broker.create("s", 2)  # type: ignore[attr-defined]
     (parsed,) = view.session.parse(text)
     found = normal_form(parsed, view)

@@ -156,8 +156,6 @@ def test_a_push_query_over_a_table_shows_tombstones_as_objects_only(url: str) ->
 @pytest.mark.parametrize(
     ("path", "accept", "body", "status", "code"),
     [
-        ("/query-stream", "text/html", {"sql": "SELECT * FROM orders;"}, 404, 40400),
-        ("/query", "text/html", {"ksql": "SELECT * FROM orders;"}, 406, 40600),
         ("/query-stream", "*/*", {}, 400, 40000),
         ("/query-stream", "*/*", {"sql": "LIST STREAMS;"}, 400, 40001),
         ("/query-stream", "*/*", {"sql": "SELECT 1 FROM orders; SELECT 2 FROM orders;"}, 400, 40001),
@@ -171,6 +169,15 @@ def test_refusals(url: str, path: str, accept: str, body: dict[str, str], status
     assert (answer.status_code, answer.json()["error_code"]) == (status, code)
     if path == "/query-stream" and code == 40001:
         assert "\nStatement: " in answer.json()["message"]
+
+
+@pytest.mark.rules("R9.11")
+@pytest.mark.parametrize("accept", ["text/html", "application/xml"])
+def test_who_takes_no_format_of_queries_finds_none(url: str, accept: str) -> None:
+    body = {"ksql": "SELECT * FROM orders;", "sql": "SELECT * FROM orders;"}
+    for path in ("/query", "/query-stream"):
+        answer = http.post(url + path, json=body, headers={"accept": accept})
+        assert (answer.status_code, answer.text) == (404, "Not Found")
 
 
 @pytest.mark.rules("R10.3")

@@ -1,4 +1,4 @@
-"""CREATE … AS as ksqlDB keeps and shows it: properties, columns and aliases written out (rest-api.md, R6.4)."""
+"""CREATE as ksqlDB keeps and shows it: properties, columns, types and aliases written out (rest-api.md, R6.4, R6.5)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.expressions import ColumnRef
 from kestrel_sql.sql.nodes.statements import (
     CreateAs,
+    CreateSource,
     Emit,
     Properties,
+    PropertyValue,
     Query,
     SelectAll,
     SelectExpression,
@@ -23,6 +25,7 @@ from kestrel_sql.sql.nodes.statements import (
     SourceKind,
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.types.sql_types import resolve
 
 _FORMATS = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
 _FOREVER = -1
@@ -31,19 +34,41 @@ _WEEK_MS = 604_800_000
 
 
 def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
-    """Return a CREATE … AS with its text in the normal form; another statement, or one that is wrong, as it is."""
-    statement = parsed.statement
-    if not isinstance(statement, CreateAs):
-        return parsed
-    session = view.session
+    """Return a CREATE with its text in the normal form; another statement, or one that is wrong, as it is."""
+    statement, session = parsed.statement, view.session
     try:
-        analysis = analyze(
-            statement.query, session.catalog, Types(session.functions, session.config), is_persistent=True
-        )
-        written = replace(statement, properties=_properties(statement, analysis, view), query=_query(analysis))
-        return replace(parsed, text=f"{format_statement(written)};")
+        match statement:
+            case CreateAs():
+                types = Types(session.functions, session.config)
+                analysis = analyze(statement.query, session.catalog, types, is_persistent=True)
+                written = replace(statement, properties=_properties(statement, analysis, view), query=_query(analysis))
+                return replace(parsed, text=f"{format_statement(written)};")
+            case CreateSource() if not (statement.if_not_exists and statement.name in session.catalog.sources):
+                return replace(parsed, text=format_statement(_declared(statement, view)))
+            case _:
+                return parsed
     except EngineError:
         return parsed
+
+
+def _declared(statement: CreateSource, view: EngineView) -> CreateSource:
+    """CREATE without AS, its types and formats written out."""
+    config, custom = view.session.config, view.session.catalog.types
+    given = dict(statement.properties)
+    written: dict[str, PropertyValue] = {
+        "CLEANUP_POLICY": "delete" if statement.kind is SourceKind.STREAM else "compact"
+    }
+    if "FORMAT" not in given:
+        written |= {"KEY_FORMAT": config.default_key_format, "VALUE_FORMAT": config.default_value_format}
+    written |= given
+    value_format = written.get("VALUE_FORMAT")
+    if isinstance(value_format, str):
+        written["VALUE_FORMAT"] = value_format.upper()
+    return replace(
+        statement,
+        elements=tuple(replace(each, type=resolve(each.type, custom)) for each in statement.elements),
+        properties=tuple(sorted((name, value) for name, value in written.items() if value is not None)),
+    )
 
 
 def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Properties:

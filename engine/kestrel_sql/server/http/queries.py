@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -28,7 +29,7 @@ async def query(http: HttpRequest) -> Response:
     """Answer `POST /query`: one SELECT or PRINT."""
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
-    framing = _framing(http, QUERY, absent=Framing.OBJECTS, refused=406)
+    framing = _framing(http, QUERY, absent=Framing.OBJECTS)
     parsed = await context.one_statement(http, request)
     if isinstance(parsed.statement, PrintTopic):
         if http.scope["http_version"].startswith("2"):
@@ -40,7 +41,7 @@ async def query(http: HttpRequest) -> Response:
 async def query_stream(http: HttpRequest) -> Response:
     """Answer `POST /query-stream`: one SELECT or PRINT."""
     context = context_of(http)
-    framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED, refused=404)
+    framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED)
     request = query_request(await read_object(http, context.limits))
     try:
         parsed = await context.one_statement(http, request)
@@ -66,13 +67,13 @@ async def close_query(http: HttpRequest) -> Response:
     return Response(status_code=200)
 
 
-def _framing(http: HttpRequest, offered: Mapping[str, Framing], *, absent: Framing, refused: int) -> Framing:
+def _framing(http: HttpRequest, offered: Mapping[str, Framing], *, absent: Framing) -> Framing:
     accept = http.headers.get("accept")
     if accept is None:
         return absent
     found = negotiate(accept, offered)
     if found is None:
-        raise ApiError(refused * 100, f"None of {accept} can be answered; there are {', '.join(offered)}")
+        raise HTTPException(404)
     return found
 
 
