@@ -214,6 +214,13 @@ def test_a_report_says_what_the_terminal_says(tmp_path: Path) -> None:
     assert "TUMBLING 1 SECONDS 0 SECONDS" in [node["detail"] for node in case["graph"]["nodes"]]
 
 
+OVERLAPPING = """texts => texts.flatMap((one, at) => texts.slice(at + 1).map((other) => {
+  const a = one.getBoundingClientRect(), b = other.getBoundingClientRect();
+  const across = Math.min(a.right, b.right) - Math.max(a.left, b.left), down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+  return across > 2 && down > 4 ? `${one.textContent} and ${other.textContent}` : "";
+}).filter(Boolean))"""
+
+
 @browser_only
 def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
     page.goto(report(tmp_path, [timed()]).as_uri())
@@ -229,6 +236,7 @@ def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
         assert page.locator("svg circle.marked").count() == 1
         times = [page.locator("circle.in").nth(n).get_attribute("data-time") for n in range(3)]
         assert times == ["360000", "720000", "1000"]
+        assert page.locator(".timeline text").evaluate_all(OVERLAPPING) == []
         assert "1970-01-01 00:06:00.000" in page.inner_text("table.inputs")
         heads = page.locator("table.inputs thead th").all_text_contents()
         assert heads == ["in: topic", "key", "value", "timestamp", "event time", "headers"]

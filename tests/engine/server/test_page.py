@@ -138,6 +138,11 @@ def test_the_prompt_runs_statements_and_queries_one_after_another(page: Page) ->
     assert abs(head - top) < 2, "its header is not"
     page.set_viewport_size(PHONE)
     assert width(page) <= PHONE["width"]
+    assert shown.locator(".cards td").count() > 0
+    too_wide = (
+        "cells => cells.filter((cell) => cell.scrollWidth > cell.clientWidth + 1).map((cell) => cell.textContent)"
+    )
+    assert shown.locator(".cards td").evaluate_all(too_wide) == []
     run(page, "EXPLAIN CTAS_TOTALS_0;")
     expect(page.locator("#result .result table").first).to_contain_text("CTAS_TOTALS_0", timeout=60_000)
     assert width(page) <= PHONE["width"]
@@ -178,6 +183,9 @@ def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size:
     expect(page.locator("#step")).to_contain_text("`PRICE` DOUBLE")
     assert page.locator("#graph .node").count() >= 4
     assert page.locator("#graph .edge").count() == page.locator("#graph .node").count() - 1
+    expect(page.locator("#queries .one-line")).to_have_text(
+        re.compile("^CREATE TABLE TOTALS AS SELECT ORDERS.ITEM ITEM,")
+    )
     expect(page.locator("#queries pre")).to_contain_text("CREATE TABLE TOTALS WITH (CLEANUP_POLICY='compact',")
     page.keyboard.press("Escape")
     query.click()

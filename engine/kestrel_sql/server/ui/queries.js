@@ -15,8 +15,13 @@ const COLUMNS = [
   { head: "Lag", value: (query) => query.lag, curve: (query) => sparkline(query.id, LAG, "lag") },
   { head: "Bad", value: (query) => query.bad_records },
   { head: "Late", value: (query) => query.late_records },
-  { head: "Statement", value: (query) => query.error || query.statement, view: (query) => query.error ? make("span", { class: "bad" }, query.error) : query.statement, kind: "one-line" },
+  { head: "Statement", value: (query) => query.error || query.statement, view: (query) => query.error ? make("span", { class: "bad" }, query.error) : brief(query.statement), kind: "one-line" },
 ];
+
+// The statement as one line, without its WITH clause, in which ksqlDB's form has the topic of every sink.
+function brief(statement) {
+  return statement.replace(/\s+WITH \((?:[^()']|'(?:[^']|'')*')*\)/, "").replace(/\s+/g, " ");
+}
 
 let latest = [], chosen = null, sorted = { at: 0, down: false };
 const lines = new Map();

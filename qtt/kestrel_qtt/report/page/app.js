@@ -150,7 +150,9 @@
     const room = Math.min($("case").clientWidth - 44, 780), left = Math.min(130, room * 0.3), width = room - left - 30, letters = Math.floor(left / 6.5);
     const x = (time) => left + 10 + (Math.min(Math.max(time - low, 0), span) / span) * width;
     const lanes = [...new Set(all.map((row) => `${row.way} ${row.topic}`))];
-    const picture = svg("svg", { viewBox: `0 0 ${left + width + 30} ${lanes.length * 34 + 40}`, width: left + width + 30, role: "img", "aria-label": "records on a time line" });
+    // On a phone the two ends of the line have no room beside each other.
+    const below = width < 320 ? 30 : 0;
+    const picture = svg("svg", { viewBox: `0 0 ${left + width + 30} ${lanes.length * 34 + 40 + below}`, width: left + width + 30, role: "img", "aria-label": "records on a time line" });
     lanes.forEach((lane, n) => {
       const y = n * 34 + 20;
       picture.append(svg("line", { x1: left, y1: y, x2: left + width + 20, y2: y, class: "edge" }), svg("text", { x: 2, y: y + 4 }, lane.length > letters ? `${lane.slice(0, letters - 1)}…` : lane));
@@ -163,8 +165,8 @@
         picture.append(causes(dot, row.cause));
       }
     });
-    const foot = (time, at, anchor) => [[String(time), 20], [readable(time), 34]].map(([text, down]) => svg("text", { x: at, y: lanes.length * 34 + down, "text-anchor": anchor, class: down > 20 ? "dim" : null }, text));
-    picture.append(...foot(low, left, "start"), ...foot(low + span, left + width + 20, "end"));
+    const foot = (time, at, anchor, drop) => [[String(time), 20], [readable(time), 34]].map(([text, down]) => svg("text", { x: at, y: lanes.length * 34 + down + drop, "text-anchor": anchor, class: down > 20 ? "dim" : null }, text));
+    picture.append(...foot(low, left, "start", 0), ...foot(low + span, left + width + 20, "end", below));
     return make("div", { class: "wide timeline" }, picture);
   }
 
