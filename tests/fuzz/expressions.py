@@ -14,9 +14,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.expressions.columns import Columns, Failures
+from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.compiler import compile_expression as compile_columns
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.interpreter.evaluate import Values, columns_of, evaluate, interpretable
+from kestrel_sql.functions.bind.nodes import Bound, columns_of
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_expression
@@ -161,18 +163,15 @@ def on_arrow(bound: Bound, rows: pa.RecordBatch, *, nested: bool) -> list[Outcom
 
 
 def in_evaluator(bound: Bound, rows: Sequence[Row], *, nested: bool) -> list[Outcome]:
-    """Return the outcomes of an expression in the evaluator."""
+    """Return the outcomes of an expression over columns that are lists."""
     try:
-        whole = interpretable(bound)
+        evaluate = compile_columns(bound, Options(nested=nested))
     except EngineError as error:
         return [("refused", str(error))] * len(rows)
-    found: list[Outcome] = []
-    for row in rows:
-        try:
-            found.append(("value", evaluate(whole, Values(row, nested=nested))))
-        except Exception:  # noqa: BLE001 - any exception is a failure of the expression
-            found.append(FAILS)
-    return found
+    failures: Failures = {}
+    given = Columns({name: [row.get(name) for row in rows] for name in COLUMNS}, len(rows))
+    found = evaluate(given, failures)
+    return [FAILS if at in failures else ("value", value) for at, value in enumerate(found)]
 
 
 def agree(left: Outcome, right: Outcome) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
@@ -32,7 +32,7 @@ from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal
 from kestrel_sql.types.sql_types import Map
 
-_NATIVE = {**OF_SCALARS, **OF_COLLECTIONS}
+NATIVE: Mapping[str, Callable[..., Any]] = {**OF_SCALARS, **OF_COLLECTIONS}
 """The functions that Spark has expressions for, by the name of their declared body."""
 
 
@@ -476,7 +476,8 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> Evaluate:
         else compile_expression(child, options)
         for child in bound.children
     ]
-    types = CallTypes(tuple(child.type for child in bound.children), bound.type, options.settings)
+    settings = {name: value for name, value in options.settings.items() if name.startswith("ksql.functions.")}
+    types = CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
     body, of_user = value_body(function, types)
     required = [at for at, needed in enumerate(bound.required[: len(arguments)]) if needed]
 
@@ -491,21 +492,52 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> Evaluate:
     return run
 
 
+@dataclass(frozen=True, slots=True)
+class NativeBody:
+    """The Python body of a function that Spark has an expression for; it is pickled by its name."""
+
+    name: str
+
+    def __call__(self, types: CallTypes, *values: Any) -> Any:
+        """Call the body."""
+        return NATIVE[self.name](types, *values)
+
+
+def in_python(function: Scalar) -> Scalar:
+    """Return a function with a body for values.
+
+    Raises:
+        UnsupportedError: a user's function is written over Spark expressions.
+    """
+    if function.runs is Runs.PYTHON:
+        return function
+    name = function.body.__name__
+    if name not in NATIVE:
+        raise UnsupportedError(
+            f"{function.name} runs as a Spark expression, and only Spark can call it",
+            hint="declare it with python_scalar",
+        )
+    return replace(function, body=NativeBody(name), with_types=True, runs=Runs.PYTHON)
+
+
+def portable(bound: Bound) -> Bound:
+    """Return an expression that pickles: native functions are named, as their bodies are in no module.
+
+    Raises:
+        UnsupportedError: a user's function is written over Spark expressions.
+    """
+    function = in_python(bound.function) if isinstance(bound.function, Scalar) else bound.function
+    return replace(bound, children=tuple(map(portable, bound.children)), function=function)
+
+
 def value_body(function: Scalar, types: CallTypes) -> tuple[Callable[..., Any], bool]:
     """Return the body of a function for one value of each argument, and whether it is a user's.
 
     Raises:
         UnsupportedError: a user's function is written over Spark expressions.
     """
+    function = in_python(function)
     body: Callable[..., Any] = function.body
-    if function.runs is Runs.NATIVE:
-        known = _NATIVE.get(body.__name__)
-        if known is None:
-            raise UnsupportedError(
-                f"{function.name} runs as a Spark expression, and only Spark can call it",
-                hint="declare it with python_scalar",
-            )
-        return lambda *values: known(types, *values), False
     of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
     called = (lambda *values: body(types, *values)) if function.with_types else body
     return (of_a_user(function.name, called, types.returns), True) if of_user else (called, False)

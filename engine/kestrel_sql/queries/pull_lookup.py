@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kestrel_sql.expressions.compiler import compile_expression
+from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.queries.pull_rules import disjuncts
@@ -63,6 +64,6 @@ def _constant(expression: Expression, column: Column, functions: Registry) -> ob
     if not fits:
         return None
     try:
-        return evaluate(interpretable(bound), Values({}))
+        return value_of(compile_expression(bound), {})
     except Exception:  # noqa: BLE001 - filtering the rows raises the same error again
         return None

@@ -11,9 +11,9 @@ from typing import Any
 
 from kestrel_sql.dataflow.log_entries import PROCESSING
 from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.expressions.compiler import Options, compile_expression
+from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.schemas import result_schema, scope_of
 from kestrel_sql.plan.step import SelectItem, Step
@@ -72,12 +72,12 @@ class RowSteps:
                 raise UnsupportedError(f"{step.tag} is not a step over single rows")
 
     def _filter(self, step: Step, condition: Expression) -> RowStep:
-        bound = interpretable(bind(condition, self._scope(step), self.functions))
+        evaluate = compile_expression(bind(condition, self._scope(step), self.functions), self._options(nested=False))
         message = f"Error evaluating predicate {format_expression(condition)}"
 
         def keep(row: RowValues) -> RowValues | None:
             try:
-                return row if evaluate(bound, self._values(row, nested=False)) is True else None
+                return row if value_of(evaluate, row) is True else None
             except Exception:  # noqa: BLE001 - any exception makes the condition false
                 self._log_error(step, message)
                 return None
@@ -92,7 +92,7 @@ class RowSteps:
     def _column(
         self, step: Step, index: int, item: SelectItem, scope: Mapping[str, SqlType]
     ) -> Callable[[RowValues], Any]:
-        bound: Bound = interpretable(bind(item.expression, scope, self.functions))
+        evaluate = compile_expression(bind(item.expression, scope, self.functions), self._options(nested=True))
         message = (
             f"Error computing expression {format_expression(item.expression)} for column {item.alias} with index"
             f" {index}"
@@ -100,7 +100,7 @@ class RowSteps:
 
         def compute(row: RowValues) -> Any:
             try:
-                return evaluate(bound, self._values(row, nested=True))
+                return value_of(evaluate, row)
             except Exception:  # noqa: BLE001 - any exception makes the column NULL
                 self._log_error(step, message)
                 return None
@@ -115,9 +115,8 @@ class RowSteps:
         """Return the schema after a step."""
         return result_schema(step, lambda expression, scope: bind(expression, scope, self.functions).type)
 
-    def _values(self, row: RowValues, *, nested: bool) -> Values:
-        return Values(
-            columns=row,
+    def _options(self, *, nested: bool) -> Options:
+        return Options(
             nested=nested and self._flag("ksql.nested.error.set.null"),
             preserve_nulls=self._flag("ksql.cast.strings.preserve.nulls"),
             settings=self.settings,

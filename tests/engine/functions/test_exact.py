@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from kestrel_sql.expressions.compiler import compile_expression
+from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.parse.parser import parse_expression
 
@@ -15,7 +16,7 @@ WIDE = "12345678901234567890123456789012345678"
 
 
 def result(expression: str) -> object:
-    return evaluate(interpretable(bind(parse_expression(expression), {}, FUNCTIONS)), Values({}))
+    return value_of(compile_expression(bind(parse_expression(expression), {}, FUNCTIONS)), {})
 
 
 @pytest.mark.rules("L4.4.7")

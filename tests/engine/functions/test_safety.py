@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.compiler import compile_expression as compile_columns
+from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.library.spark_sql.size_limits import MAX_SIZE
 from kestrel_sql.functions.library.text import regex
 from kestrel_sql.functions.library.text.like import like_pattern
@@ -198,10 +200,10 @@ late = Late()
 def test_the_first_timeout_ends_a_lambda_over_many_items():
     pattern, value = SLOW_PATTERNS[0]
     text = f"TRANSFORM(GENERATE_SERIES(1, 50), x => COALESCE(REGEXP_EXTRACT('{pattern}', '{value}'), 'none'))"
-    expression = interpretable(bind(parse_expression(text), {}))
+    expression = compile_columns(bind(parse_expression(text), {}), Options(nested=True))
     start = time.process_time()
     with pytest.raises(TimeLimitError):
-        evaluate(expression, Values({}, nested=True))
+        value_of(expression, {})
     assert time.process_time() - start < 1
 
 

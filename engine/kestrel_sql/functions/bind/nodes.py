@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kestrel_sql.functions.declaration import Function
-from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.types.sql_types import SqlType
 
 
@@ -25,3 +26,11 @@ class Bound:
     function: Function | None = None
     required: tuple[bool, ...] = ()
     implicit: bool = False
+
+
+def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
+    """Yield the columns that an expression refers to, with their types."""
+    if isinstance(bound.node, ColumnRef):
+        yield bound.node.name, bound.type
+    for child in bound.children:
+        yield from columns_of(child)

@@ -1,4 +1,4 @@
-"""Implements the native functions of arrays, maps and lambdas in Python (see `interpreter.evaluate`).
+"""Implements the native functions of arrays, maps and lambdas in Python (see `kestrel_sql.expressions.compiler`).
 
 A lambda argument is a Python function of its parameters; an exception in it fails the call.
 """

@@ -1,4 +1,4 @@
-"""Implements the native scalar functions in Python (see `interpreter.evaluate`).
+"""Implements the native scalar functions in Python (see `kestrel_sql.expressions.compiler`).
 
 An implementation takes the types of the call and the arguments, and returns what the Spark expression of the same name
 returns. An argument is None only if the declaration lets the body handle NULL. An exception fails the call.

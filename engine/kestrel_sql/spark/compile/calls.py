@@ -9,9 +9,9 @@ from typing import Any, TypeGuard
 from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.expressions.of_row import RowExpression
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
-from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, is_simple, let
 from kestrel_sql.functions.library.text.like import escaped_like_regex
 from kestrel_sql.spark.compile import comparisons
@@ -231,9 +231,7 @@ def evaluated_expression(
     bound: Bound, columns: Mapping[str, SqlType | None], arguments: Sequence[Checked], context: Context
 ) -> Checked:
     """Evaluate an expression over `columns`, whose values are `arguments`, in Python."""
-    body = InterpretedExpression.of(
-        bound, tuple(columns), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
-    )
+    body = RowExpression(bound, tuple(columns), context.options)
     function = Scalar(
         name="expression",
         signatures=(),

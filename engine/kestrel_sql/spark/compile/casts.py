@@ -1,7 +1,7 @@
 """Compiles CAST between SQL types (rules L4.6).
 
 Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL
-operand gives NULL and never fails. A DOUBLE becomes a DECIMAL in Python (`interpreter.evaluate.takes_digits`).
+operand gives NULL and never fails. A DOUBLE becomes a DECIMAL in Python (`python_only.takes_digits`).
 """
 
 from __future__ import annotations

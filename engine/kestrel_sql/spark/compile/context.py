@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.functions.declaration import CallTypes, Scalar, Tabular
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
@@ -92,6 +93,11 @@ class Context:
     faults: list[Fault] = field(default_factory=list)
     errors: list[Tree] = field(default_factory=list)
     active: Tree = s.TRUE
+
+    @property
+    def options(self) -> Options:
+        """How Python evaluates expressions of this context."""
+        return Options(self.nested, self.preserve_nulls, dict(self.settings))
 
     def take_cause(self) -> Tree:
         """Return the error texts since the last call, those of a row that are not NULL, as the cause of a fault."""

@@ -13,20 +13,15 @@ from functools import singledispatch
 from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
-from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.expressions.of_row import RowExpression
+from kestrel_sql.functions.bind.nodes import Bound, columns_of
 from kestrel_sql.functions.declaration import Checked, SparkLambda
-from kestrel_sql.functions.interpreter.evaluate import (
-    InterpretedCall,
-    columns_of,
-    is_lambda_or_unit,
-    needs_interpreter,
-    takes_digits,
-)
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, let, negative
 from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call, evaluated_expression
 from kestrel_sql.spark.compile.context import Context, Fault
+from kestrel_sql.spark.compile.python_only import is_lambda_or_unit, needs_interpreter, takes_digits
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide, uses_null_key
 from kestrel_sql.sql.format.statements import format_expression
@@ -105,9 +100,12 @@ def _in_python(bound: Bound, context: Context) -> Checked:
         name: sql_type for child in bound.children if is_lambda_or_unit(child) for name, sql_type in columns_of(child)
     }
     types = (*(child.type for child, _ in compiled), *captured.values())
-    body = InterpretedCall.of(
-        bound, tuple(captured), nested=context.nested, preserve_nulls=context.preserve_nulls, settings=context.settings
+    names = iter([f"argument {at}" for at in range(len(compiled))])
+    children = (
+        child if is_lambda_or_unit(child) else Bound(e.ColumnRef(next(names)), child.type) for child in bound.children
     )
+    columns = (*(f"argument {at}" for at in range(len(compiled))), *captured)
+    body = RowExpression(replace(bound, children=tuple(children)), columns, context.options)
     arguments = [*(argument for _, argument in compiled), *(Checked(context.columns[name]) for name in captured)]
     return evaluated_call(bound, body, types, arguments, context)
 

@@ -6,9 +6,9 @@ They run in Python (rules L4.4.8, L4.7); between expressions the values are carr
 from __future__ import annotations
 
 from kestrel_sql.errors import UnsupportedError
-from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.expressions.compiler import compile_expression
+from kestrel_sql.functions.bind.nodes import Bound, columns_of
 from kestrel_sql.functions.declaration import Checked
-from kestrel_sql.functions.interpreter.evaluate import columns_of, interpretable
 from kestrel_sql.spark.compile.arithmetic import digits_between
 from kestrel_sql.spark.compile.calls import evaluated_expression
 from kestrel_sql.spark.compile.context import Context
@@ -56,7 +56,7 @@ def _may_have_null_key(bound: Bound) -> bool:
 
 def _is_interpretable(bound: Bound) -> bool:
     try:
-        interpretable(bound)
+        compile_expression(bound)
     except UnsupportedError:
         return False
     return True

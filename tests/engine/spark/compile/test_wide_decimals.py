@@ -8,8 +8,9 @@ from decimal import Decimal as Number
 import pytest
 
 from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.of_row import RowExpression
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.interpreter.whole import InterpretedExpression
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.rules("L4.4.8")
 def test_expressions_over_wide_decimals_are_exact(text: str, expected: object) -> None:
     bound = bind(parse_expression(text), SCOPE, FUNCTIONS)
     assert is_over_wide(bound)
-    body = InterpretedExpression.of(bound, ("A", "B"), nested=True, preserve_nulls=True, settings={})
+    body = RowExpression(bound, ("A", "B"), Options(nested=True))
     shipped = pickle.loads(pickle.dumps(body))
     assert shipped(Number("123456789.0123456789"), Number("2.0000000001")) == expected
 
