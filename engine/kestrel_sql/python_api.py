@@ -33,6 +33,8 @@ from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import sentence_of
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.execution import ProcessCarrier
+from kestrel_sql.queries.spark_execution import SparkCarrier
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
 from kestrel_sql.session.source_records import SourceRecords
@@ -80,6 +82,7 @@ class Engine:
     """
 
     memory: MemoryEngine
+    _spark: SparkStart
     _feeds: list[_Feed] = field(default_factory=list)
     _inserting: list[tuple[StreamingQuery, BatchCallback]] = field(default_factory=list)
     _folder: Path | None = None
@@ -104,8 +107,8 @@ class Engine:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session of the engine."""
-        return self.memory.open_spark()
+        """The Spark session of the engine; the one that reads `stream` unless `connect` got another."""
+        return self._spark.session()
 
     def sql(self, text: str) -> Result:
         """Run the statements of a text and return the answer of the last one.
@@ -316,7 +319,7 @@ def connect(
 
     Args:
         spark: the session to run on; the engine uses a new session of its context with the settings that it needs, and
-            leaves yours alone. The default is a local session, which starts with the first query.
+            leaves yours alone. Without one queries run in this process, and `stream` starts a local session.
         functions: Python files or modules with functions of your own.
         properties: properties of ksqlDB, as SET sets them; queries read from the beginning unless
             `auto.offset.reset` says otherwise.
@@ -333,7 +336,8 @@ def connect(
     registry = MissingRegistry() if schema_registry is None else schema_registry
     session = Session(config=config, registry=registry, functions=functions_with(functions))
     start = SparkStart(open_memory_session if spark is None else lambda: _beside(spark))
-    return Engine(MemoryEngine(session, by_time=True, open_spark=start.session, topics=TopicRule.BROKER))
+    carrier = ProcessCarrier() if spark is None else SparkCarrier(start.session)
+    return Engine(MemoryEngine(session, by_time=True, carrier=carrier, topics=TopicRule.BROKER), start)
 
 
 def _beside(spark: SparkSession) -> SparkSession:

@@ -28,14 +28,13 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 
 STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
 
 
 @pytest.fixture
 def engine() -> Iterator[MemoryEngine]:
-    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session)
+    made = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})))
     yield made
     made.close()
 

@@ -20,7 +20,6 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import Record
 
 STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.2, lag={"a": 3}, state_rows=None)
@@ -134,7 +133,7 @@ def test_the_end_is_a_table_on_a_terminal_only(is_terminal: bool) -> None:
 
 
 def test_queries_in_memory_are_watched_while_they_work() -> None:
-    engine = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session)
+    engine = MemoryEngine(Session(config=Config.of({"auto.offset.reset": "earliest"})))
     text = (
         "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM o AS SELECT * FROM s; PAUSE"
         " CSAS_O_0;"

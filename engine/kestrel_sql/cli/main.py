@@ -42,8 +42,6 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_memory_session
-from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import Describe, ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.paths import path_part
@@ -213,7 +211,7 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tuple[MemoryEngine, Inputs]:
+def _engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     config = Config.of({"auto.offset.reset": "earliest"})
     for name, value in arguments.set:
         config = config.with_property(name, value)
@@ -223,16 +221,12 @@ def _engine(arguments: argparse.Namespace, starting: Callable[[], None]) -> tupl
     session = Session(
         config=config, registry=memory_registry_of(arguments), functions=functions_with(arguments.functions)
     )
-    spark = SparkStart(open_memory_session, starting)
     if not files:
         refuse(arguments, ("input_shape",), "without --input", "name the files with --input TOPIC=FILE")
-    engine = MemoryEngine(session, by_time=True, open_spark=spark.session, topics=TopicRule.BROKER)
+    engine = MemoryEngine(session, by_time=True, topics=TopicRule.BROKER)
     for topic in files:
         engine.broker.create(topic)
     return engine, Inputs(files, arguments.input_shape or InputShape.RECORD)
-
-
-_STARTING = "starting Spark, a few seconds …"
 
 
 _HISTORY = Path.home() / ".kestrel_history"
@@ -253,7 +247,7 @@ def _check_shell(arguments: argparse.Namespace) -> None:
 def shell_command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel shell`."""
     _check_shell(arguments)
-    engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING) if errors.is_terminal else None)
+    engine, inputs = _engine(arguments)
     server = RemoteServer.of(arguments) if arguments.server else None
     bad = BadRecords(warn(errors))
     display = Display.of(arguments.format, out, errors)
@@ -307,7 +301,7 @@ def run_command(arguments: argparse.Namespace, out: Console, errors: Console) ->
     if wants_broker(arguments):
         return ExitCode.OK if run_on_broker(text, here, arguments, out, errors) else ExitCode.REFUSED
     refuse_broker_options(arguments)
-    engine, inputs = _engine(arguments, lambda: report(errors)(_STARTING))
+    engine, inputs = _engine(arguments)
     report(errors)(f"running {arguments.script} over topics in memory")
     bad = BadRecords(warn(errors), limit=arguments.max_bad)
     display = Display.of(arguments.format, out, errors, rows_only=True)

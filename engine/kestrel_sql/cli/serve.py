@@ -42,8 +42,6 @@ from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.server.service import State
 from kestrel_sql.server.traces import Traces, open_traces
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_memory_session
-from kestrel_sql.spark.runtime.start import SparkStart
 
 SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
@@ -186,10 +184,7 @@ def _server(
     functions, settings = functions_with(arguments.functions), replace(_settings(arguments, config), traces=traces)
     if not wants_broker(arguments):
         session = Session(config=config, registry=memory_registry_of(arguments), functions=functions)
-        engine = ServedEngine(
-            session, by_time=True, open_spark=SparkStart(open_memory_session).session, topics=TopicRule.BROKER
-        )
-        return memory_server(engine, settings)
+        return memory_server(ServedEngine(session, by_time=True, topics=TopicRule.BROKER), settings)
     run = run_settings(arguments)
 
     def say(sentence: str) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 
 from kestrel_sql.dataflow.demand import unread_table
 from kestrel_sql.dataflow.graph import Flow, Graph, GraphQuery
+from kestrel_sql.dataflow.queryable import build_queryable
 from kestrel_sql.dataflow.rows import Row
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.numbers import round_decimal
+from kestrel_sql.plan.step import Step
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
 from kestrel_sql.types.schema import Column
@@ -35,8 +37,17 @@ def build_graph(run: QueryRun, functions: Registry) -> Graph:
         serde=run.serde,
         unread=unread_table(root),
     )
-    build(root, query, BUILDERS, rescaled)
+    query.graph.end = (
+        build_queryable(root, query, build_step, replaceable=run.replaceable)
+        if run.queryable
+        else build_step(root, query)
+    )
     return query.graph
+
+
+def build_step(step: Step, query: GraphQuery) -> Flow:
+    """Build the steps upstream of `step`, then `step` itself, and return its result."""
+    return build(step, query, BUILDERS, rescaled)
 
 
 def rescaled(query: GraphQuery, source: Flow) -> Flow:

@@ -20,9 +20,13 @@ Numbered = Sequence[tuple[int, Record]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow(Relation):
-    """A relation with the number of the node that makes its rows."""
+    """A relation with the number of the node that makes its rows.
+
+    `origin` is the number of the source or operator whose rows they are; steps without state keep it.
+    """
 
     node: int
+    origin: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +60,20 @@ AnyNode = Node | Source | Stateful
 
 @dataclass(slots=True)
 class Graph:
-    """The nodes of a query, each after those that it reads."""
+    """The nodes of a query, each after those that it reads; `end` is the result of its last step."""
 
     nodes: list[AnyNode] = field(default_factory=list)
+    end: Flow | None = None
 
     def add(self, node: AnyNode) -> int:
         """Add a node, and return its number."""
         self.nodes.append(node)
         return len(self.nodes) - 1
+
+    @property
+    def stateful(self) -> dict[int, Stateful]:
+        """The nodes with state, by number."""
+        return {number: node for number, node in enumerate(self.nodes) if isinstance(node, Stateful)}
 
     @property
     def sources(self) -> list[Source]:
@@ -77,10 +87,11 @@ class GraphQuery(Query):
 
     graph: Graph = field(default_factory=Graph)
 
-    def source(self, topic: str, read: Callable[[Made, int, Numbered], Rows]) -> int:
-        """Add a source; it is told its number among those of the topic."""
-        position = sum(source.topic == topic for source in self.graph.sources)
-        return self.graph.add(Source(topic, lambda made, records: read(made, position, records)))
+    def source(self, facts: Flow, read: Callable[[Made, int, Numbered], Rows]) -> Flow:
+        """Add a source of the facts' topic; it is told its number among those of the topic."""
+        position = sum(source.topic == facts.topic for source in self.graph.sources)
+        node = self.graph.add(Source(facts.topic, lambda made, records: read(made, position, records)))
+        return replace(facts, node=node, origin=node)
 
     def then(self, source: Flow, apply: Callable[[Made, Rows], Rows], facts: Flow) -> Flow:
         """Add a step over one relation; `facts` are those of what it makes."""
@@ -97,6 +108,7 @@ class GraphQuery(Query):
     def stateful(self, made: tuple[Operator, Flow], inputs: tuple[Flow, ...], logger: str) -> Flow:
         """Add an operator over `inputs`, with the facts of what it gives."""
         operator, facts = made
-        output = replace(facts, node=len(self.graph.nodes), rekeyed=operator.scope is Scope.QUERY)
+        node = len(self.graph.nodes)
+        output = replace(facts, node=node, origin=node, rekeyed=operator.scope is Scope.QUERY)
         self.graph.add(Stateful(operator, inputs, output, logger))
         return output

@@ -50,6 +50,19 @@ class ProcessQuery:
         self.ended = made.end() is not None
         made.add_to(output)
 
+    def states(self, node: int) -> Iterator[State]:
+        """Return the states of an operator, one for each task that has any."""
+        return (state for (number, _), state in self._states.items() if number == node)
+
+    def take_over(self, other: ProcessQuery, old: int, new: int, positions: tuple[int | None, ...] | None) -> None:
+        """Take the state of an operator of another plan of the query, and give stored rows the columns it lacks."""
+        self._fed = other._fed
+        for (number, task), state in other._states.items():
+            if number == old:
+                self._states[new, task] = state
+                for key, row in state.get("rows", {}).items() if positions is not None else ():
+                    state["rows"][key] = [None if at is None else row[at] for at in positions or ()]
+
     def checkpoint(self) -> Checkpoint:
         """Encode the state, as it is stored between two batches."""
         return {at: dump_state(state) for at, state in self._states.items()}

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import SparkSession
-
 from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.effects import effect_of
@@ -16,11 +14,11 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
+from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.execution import ResumableExecution
-from kestrel_sql.queries.interrupts import delayed_interrupts
+from kestrel_sql.queries.execution import Carrier, Execution, ProcessCarrier
 from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
@@ -29,9 +27,6 @@ from kestrel_sql.queries.topic_rules import TopicRule, declare_topic, partition_
 from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, is_scalable, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Executed, Session
-from kestrel_sql.spark.compile.constants import evaluate_constants
-from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -44,7 +39,7 @@ _MOMENT_S = 0.05
 
 @dataclass(slots=True)
 class MemoryEngine:
-    """Executes statements over topics in memory; Spark starts when the first query has input.
+    """Executes statements over topics in memory, with the queries that a carrier runs.
 
     A persistent query processes new records when its results are needed. With `by_time` it reads several topics merged
     by timestamp, as from a broker, otherwise in the order of arrival. `topics` says which topics there are;
@@ -54,13 +49,12 @@ class MemoryEngine:
     session: Session = field(default_factory=Session)
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     by_time: bool = False
-    open_spark: Callable[[], SparkSession] = field(kw_only=True)
+    carrier: Carrier = field(default_factory=ProcessCarrier, kw_only=True)
     now: Callable[[], int] = lambda: int(time.time() * 1000)
     partitions: int = 1
     topics: TopicRule = TopicRule.HARNESS
     log: list[LogEntry] = field(default_factory=list)
     queries: RunningQueries = field(init=False)
-    _runner: ResumableRunner | None = None
     _asked: int = 0
 
     def __post_init__(self) -> None:
@@ -79,11 +73,9 @@ class MemoryEngine:
         return self.queries.paused
 
     def close(self) -> None:
-        """Stop the queries and remove their checkpoints."""
+        """Stop the queries and remove what is left of them."""
         self.queries.close()
-        if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+        self.carrier.close()
 
     def parse(self, text: str) -> tuple[ParsedStatement, ...]:
         """Parse a script.
@@ -133,9 +125,7 @@ class MemoryEngine:
 
     def constants(self) -> Constants:
         """Return the evaluator of constant expressions."""
-        return Constants(
-            self.session.functions, lambda bounds: evaluate_constants(self.open_spark(), bounds, self.session.config)
-        )
+        return Constants(self.session.functions, lambda bounds: evaluate_constants(bounds, self.session.config))
 
     def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
         """Plan a push query (with EMIT) or a pull query.
@@ -149,21 +139,28 @@ class MemoryEngine:
         persistent = (running.plan for running in self.session.queries.values())
         return replace(planned, scalable=is_scalable(query, config, persistent))
 
-    def answer(self, planned: TransientQuery, config: Config) -> Answer:
+    def answer(self, planned: TransientQuery, config: Config, since: int = 0) -> Answer:
         """Answer a planned query from the current contents of its sources.
+
+        Args:
+            planned: the query; persistent queries have been flushed.
+            config: its settings.
+            since: the arrival number (`arrivals` of the broker) from which a query over topics reads.
 
         Raises:
             EngineError: the query fails.
         """
-        found = self.look_up(planned)
+        found = self.look_up(planned, since)
         if isinstance(found, Answer):
             return found
-        pipeline = build_pipeline([self.run_of(planned, config)], self.session.functions)
-        output = self._memory().run(pipeline, found)
-        return self.answer_from(planned, output, pipeline.group.ends[0].window)
+        execution = self._open(self.run_of(planned, config))
+        try:
+            return self.answer_from(planned, execution.advance(found), execution.window)
+        finally:
+            execution.close()
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
-        """Return the answer of a query if state has it, or else the records over which Spark must run the query.
+        """Return the answer of a query if state has it, or else the records over which the query must run.
 
         Args:
             planned: the query; persistent queries have been flushed.
@@ -196,7 +193,7 @@ class MemoryEngine:
         return QueryRun(plan=planned.plan, settings=config, serde=self.session.serde())
 
     def answer_from(self, planned: TransientQuery, output: Output, window: WindowInfo | None) -> Answer:
-        """Return the answer of a query that Spark ran; `window` is that of its key.
+        """Return the answer of a query that ran; `window` is that of its key.
 
         Raises:
             QueryError: the query failed, or could not read a record of its table.
@@ -244,7 +241,7 @@ class MemoryEngine:
         match parsed.statement:
             case Query() as query:
                 self.flush()
-                with delayed_interrupts(self._stop_queries):
+                with self.carrier.interruptible():
                     return self._ask(query)
             case InsertValues():
                 return self._insert(parsed)
@@ -312,8 +309,7 @@ class MemoryEngine:
             return None
         return TableReader(
             source=source,
-            queryable=table.queryable,
-            states=table.states,
+            stored=table,
             functions=self.session.functions,
             settings=running.query.config,
             serde=self.session.serde(),
@@ -321,13 +317,8 @@ class MemoryEngine:
             partitions=max(self.partitions, self.broker.count_of(source.topic)),
         )
 
-    def _open(self, run: QueryRun) -> ResumableExecution:
-        return ResumableExecution(self._memory(), run, self.session.functions)
-
-    def _memory(self) -> ResumableRunner:
-        if self._runner is None:
-            self._runner = ResumableRunner(self.open_spark())
-        return self._runner
+    def _open(self, run: QueryRun) -> Execution:
+        return self.carrier.open(run, self.session.functions)
 
     def _view(self) -> EngineView:
         return EngineView(
@@ -338,10 +329,6 @@ class MemoryEngine:
             counts={name: (each[0], each[1]) for name, each in self.progress().items()},
             wait=self._wait,
         )
-
-    def _stop_queries(self) -> None:
-        for query in self._runner.spark.streams.active if self._runner is not None else ():
-            query.stop()
 
     def _wait(self) -> None:
         """Wait for other threads to change topics and schemas, then let the queries process new records."""

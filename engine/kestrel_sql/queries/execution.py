@@ -1,37 +1,31 @@
-"""A persistent query over a memory stream. It runs while it has input; its table is read from its checkpoint."""
+"""What carries the queries of an engine: this process by default."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.process.execution import ProcessExecution
 from kestrel_sql.queries.pull_state import MaterialisedTable
-from kestrel_sql.spark.build.queryable import queryable_table
-from kestrel_sql.spark.in_memory.resumable import ResumableRunner
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
 from kestrel_sql.topics.records import Record
 
 
-class ResumableExecution:
-    """Runs a query in pieces, each from the checkpoint of the previous one."""
+class Execution(Protocol):
+    """A query with its state."""
 
-    def __init__(self, runner: ResumableRunner, run: QueryRun, functions: Registry) -> None:
-        """Start without state and input.
-
-        Raises:
-            EngineError: the query cannot be built.
-        """
-        self._spark, self._functions, self._run = runner.spark, functions, run
-        self._pipeline = build_pipeline([run], functions)
-        self._query = runner.open(self._pipeline)
-        self._reader: CheckpointReader | None = None
+    @property
+    def window(self) -> WindowInfo | None:
+        """The window of the keys that it writes."""
+        ...
 
     def advance(self, records: Sequence[Record]) -> Output:
         """Process further records, and return the output for them."""
-        return self._query.advance(records)
+        ...
 
     def upgrade(self, run: QueryRun) -> None:
         """Continue with another plan and the same state.
@@ -39,22 +33,58 @@ class ResumableExecution:
         Raises:
             CheckpointError: the plan has other operators.
         """
-        pipeline = build_pipeline([run], self._functions)
-        self._query.upgrade(pipeline)
-        self._run, self._pipeline = run, pipeline
+        ...
 
     def table(self) -> MaterialisedTable | None:
         """Return the table that the query materialises; None if it materialises none."""
-        queryable = queryable_table(self._pipeline.group, 0, self._run.plan.physical_plan)
-        if queryable is None:
-            return None
-        if self._reader is None:
-            levels = len(self._pipeline.group.levels)
-            self._reader = CheckpointReader(self._spark, str(self._query.checkpoint), levels=levels, tasks=1, pages=1)
-        return MaterialisedTable(queryable, self._reader)
+        ...
 
     def close(self) -> None:
-        """Close the reader of state."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        """Close what the query holds."""
+        ...
+
+
+class Carrier(Protocol):
+    """Starts queries."""
+
+    def start(self) -> None:
+        """Start what queries need, before the first."""
+        ...
+
+    def open(self, run: QueryRun, functions: Registry) -> Execution:
+        """Return a query without state and input.
+
+        Raises:
+            EngineError: the query cannot be built.
+        """
+        ...
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Return a block in which an interrupt stops the query that runs, and no other."""
+        ...
+
+    def close(self) -> None:
+        """Remove what is left of queries."""
+        ...
+
+
+class ProcessCarrier:
+    """Runs queries in this process."""
+
+    def start(self) -> None:
+        """Do nothing: nothing has to start."""
+
+    def open(self, run: QueryRun, functions: Registry) -> ProcessExecution:
+        """Return a query without state and input.
+
+        Raises:
+            EngineError: the query cannot be built.
+        """
+        return ProcessExecution(run, functions)
+
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Return a block like any other: a query that an interrupt stops is forgotten."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Do nothing: nothing is left."""

@@ -7,20 +7,21 @@ A query by key decodes only the pages of its keys. Expressions are evaluated in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.keys import key_decoder
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.regex.time_limit import check_work
-from kestrel_sql.operators.operator import Scope, State, Window
-from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_rows
+from kestrel_sql.operators.operator import Operator, Window
+from kestrel_sql.operators.table_rows import StoredRow
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import StreamSinkV1
 from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV1
@@ -28,9 +29,7 @@ from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.session.source_records import source_spec
-from kestrel_sql.spark.build.queryable import QueryableTable
 from kestrel_sql.spark.io.columns import from_rows, to_rows
-from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
@@ -41,34 +40,27 @@ _LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
 _CHUNK = 10_000
 
 
-class States(Protocol):
-    """Reads the state of pages."""
+class MaterialisedTable(Protocol):
+    """A table that a query materialises: the operator whose state has its rows."""
 
     @property
-    def tasks(self) -> int:
-        """The number of tasks of the query."""
+    def operator(self) -> Operator:
+        """The operator."""
         ...
 
     @property
-    def pages(self) -> int:
-        """The number of pages of a task."""
+    def facts(self) -> Relation:
+        """The relation that the operator makes."""
         ...
 
-    def state(self, page_id: tuple[int, int, int]) -> State | None:
-        """Return the state of a page (level, task, page), by relation; None if it has none."""
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps from the rows of the operator to those of the table, in order."""
         ...
 
-    def states(self, level: int) -> Iterator[State]:
-        """Return the state of every page of a level that has one."""
+    def entries(self, keys: Keys | None) -> Iterable[StoredRow]:
+        """Return the rows of the keys, or all rows, without an order."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class MaterialisedTable:
-    """A table that a query materialises: the operator whose state has its rows, and the reader of the state."""
-
-    queryable: QueryableTable
-    states: States
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +81,7 @@ class TableReader:
     """
 
     source: Source
-    queryable: QueryableTable
-    states: States
+    stored: MaterialisedTable
     functions: Registry
     settings: Mapping[str, str]
     serde: Callable[[SerdeSpec], SerdeSpec]
@@ -104,49 +95,19 @@ class TableReader:
             UnsupportedError: a step after the materialising operator needs Spark.
         """
         steps = RowSteps(self.query_id, self.functions, self.settings, log)
-        run = steps.chain(self.queryable.steps)
+        run = steps.chain(self.stored.steps)
         lossy = self._round_trip()
-        restored = key_decoder(self.queryable.stateful.operator.key_bytes)
-        handle = self.queryable.stateful.output
-        names = [column.name for column in handle.schema.value]
-        for chunk in _chunks(self._entries(keys), _CHUNK):
+        restored = key_decoder(self.stored.operator.key_bytes)
+        columns = self.stored.facts.schema.value
+        names = [column.name for column in columns]
+        for chunk in _chunks(self.stored.entries(keys), _CHUNK):
             # Converts values to the types of their columns: an aggregate may return the integer 0 for a DOUBLE.
-            values = to_rows(from_rows([entry.value for entry in chunk], handle.schema.value))
+            values = to_rows(from_rows([entry.value for entry in chunk], columns))
             for entry, value in zip(chunk, values, strict=True):
                 check_work()
                 found = run(dict(zip(names, value or (), strict=True)))
                 if found is not None:
                     yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
-
-    def _entries(self, keys: Keys | None) -> Iterator[StoredRow]:
-        stateful = self.queryable.stateful
-        operator = stateful.operator
-        wanted: SerialisedKeys = None if keys is None else {operator.key_bytes(key) for key in keys}
-        for state in self._pages(keys):
-            own = state.get(str(stateful.output.relation))
-            if own:
-                yield from table_rows(operator, own, wanted, stateful.output.window is not None)
-
-    def _pages(self, keys: Keys | None) -> Iterator[State]:
-        pages = None if keys is None else self._pages_of(keys)
-        if pages is None:
-            yield from self.states.states(self.queryable.level)
-            return
-        for task in range(self.states.tasks):
-            for page in pages:
-                state = self.states.state((self.queryable.level, task, page))
-                if state is not None:
-                    yield state
-
-    def _pages_of(self, keys: Keys) -> set[int] | None:
-        """The pages of keys, None if they are unknown; page 0 for an operator over all keys of a task."""
-        columns = self.queryable.stateful.output.schema.key
-        if self.states.pages == 1 or self.queryable.stateful.operator.scope is not Scope.KEY:
-            return {0}
-        if any(column.type not in HASHABLE for column in columns):
-            return None
-        # The hash of a struct of the key columns is that of its fields.
-        return {hash_row(key, columns) % self.states.pages for key in keys}
 
     def _round_trip(self) -> Callable[[RowValues], RowValues]:
         if self.source.formats.value_format.format not in _LOSSY:
@@ -274,7 +235,7 @@ def as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
     return values
 
 
-def _chunks(entries: Iterator[StoredRow], size: int) -> Iterator[list[StoredRow]]:
+def _chunks(entries: Iterable[StoredRow], size: int) -> Iterator[list[StoredRow]]:
     held: list[StoredRow] = []
     for entry in entries:
         held.append(entry)

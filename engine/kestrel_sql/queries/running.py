@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from kestrel_sql.admin.view import Failure
 from kestrel_sql.catalog.catalog import Source
@@ -15,40 +14,16 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError, StatementError
 from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.queries.execution import Execution
 from kestrel_sql.queries.interrupts import delayed_interrupts
 from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import materialises
-from kestrel_sql.queries.pull_state import MaterialisedTable
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import LogEntry, Record
 
 _CHUNK = 10_000
 """The most records that a query processes before its progress is updated."""
-
-
-class Execution(Protocol):
-    """A query with its state."""
-
-    def advance(self, records: Sequence[Record]) -> Output:
-        """Process further records, and return the output for them."""
-        ...
-
-    def upgrade(self, run: QueryRun) -> None:
-        """Continue with another plan and the same state.
-
-        Raises:
-            CheckpointError: the plan has other operators.
-        """
-        ...
-
-    def table(self) -> MaterialisedTable | None:
-        """Return the table that the query materialises; None if it materialises none."""
-        ...
-
-    def close(self) -> None:
-        """Close the reader of state."""
-        ...
 
 
 @dataclass(slots=True)

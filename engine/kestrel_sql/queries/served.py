@@ -14,9 +14,8 @@ from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.errors import QueryError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.execution import Execution
 from kestrel_sql.queries.transient import Row, TransientQuery
-from kestrel_sql.spark.in_memory.resumable import ResumableQuery
-from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -33,12 +32,11 @@ class PushQuery:
 
     planned: TransientQuery
     topics: list[str]
-    pipeline: Pipeline
-    execution: ResumableQuery
+    execution: Execution
     position: int
 
     def close(self) -> None:
-        """Remove the checkpoint."""
+        """Close the query."""
         self.execution.close()
 
 
@@ -51,8 +49,8 @@ class ServedEngine(MemoryEngine):
     """
 
     def start(self) -> None:
-        """Start Spark."""
-        self._memory()
+        """Start what queries need."""
+        self.carrier.start()
 
     @contextmanager
     def scoped(self, config: Config, variables: dict[str, str]) -> Iterator[None]:
@@ -89,7 +87,7 @@ class ServedEngine(MemoryEngine):
         """Let a persistent query process its new records.
 
         Raises:
-            Exception: Spark's error if the pipeline fails.
+            Exception: the error of its carrier.
         """
         running = self.queries.find(query_id)
         if running is not None and self.queries.read_on(running):
@@ -111,9 +109,8 @@ class ServedEngine(MemoryEngine):
     def push(self, planned: TransientQuery, config: Config, since: int) -> PushQuery:
         """Start a push query that reads from the arrival number `since`."""
         unlimited = replace(planned, limit=None)
-        pipeline = build_pipeline([self.run_of(planned, config)], self.session.functions)
         topics = self.queries.topics_of(planned.plan)
-        return PushQuery(unlimited, topics, pipeline, self._memory().open(pipeline), since)
+        return PushQuery(unlimited, topics, self._open(self.run_of(planned, config)), since)
 
     def advance_push(self, push: PushQuery, until: int) -> Sequence[Row]:
         """Let a push query process records below an arrival number, at most `_CHUNK`, and return its rows.
@@ -132,7 +129,7 @@ class ServedEngine(MemoryEngine):
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:
             raise QueryError(fatal.text)
-        return push.planned.rows(output.records, push.pipeline.group.ends[0].window)
+        return push.planned.rows(output.records, push.execution.window)
 
     def has_input(self, push: PushQuery) -> bool:
         """Return whether there are records that a push query has not read."""

@@ -6,23 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.driver import RunOptions
-from kestrel_qtt.drivers.memory import Memory
-from kestrel_qtt.drivers.records.driver import CaseTopics, RecordDriver
+from kestrel_qtt.drivers.records.driver import RecordDriver
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 
 
 class FullDriver(RecordDriver):
-    """Runs cases of all forms: those of records over the given topics, the others on Spark, over those in memory."""
-
-    def __init__(self, topics: CaseTopics, memory: Memory) -> None:
-        super().__init__(topics)
-        self._memory = memory
-
-    def close(self) -> None:
-        """Close the topics and the runner over memory streams."""
-        super().close()
-        self._memory.close()
+    """Runs cases of all forms: those of records over the given topics, the others on engines in memory."""
 
     def run(
         self, cases: Sequence[model.Case], options: RunOptions
@@ -37,8 +27,7 @@ class FullDriver(RecordDriver):
         if rest:
             from kestrel_qtt.drivers.rest.driver import run_rest
 
-            for start in range(0, len(rest), options.group_size):
-                yield from run_rest(rest[start : start + options.group_size], self._memory)
+            yield from run_rest(rest)
         if scripts:
             from kestrel_qtt.drivers.sql_script import run_scripts
 

@@ -19,17 +19,15 @@ def open_driver() -> PlanningDriver:
     from kestrel_qtt.drivers.memory import Memory
     from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
 
-    memory = Memory()
-    return FullDriver(MemoryTopics(memory), memory)
+    return FullDriver(MemoryTopics(Memory()))
 
 
 def open_process_driver() -> PlanningDriver:
-    """Open the driver that runs cases of records in this process; Spark starts with the first case of another form."""
+    """Open the driver that runs cases of records in this process, without Spark."""
     from kestrel_qtt.drivers.full import FullDriver
-    from kestrel_qtt.drivers.memory import Memory
     from kestrel_qtt.drivers.records.process_topics import ProcessTopics
 
-    return FullDriver(ProcessTopics(), Memory())
+    return FullDriver(ProcessTopics())
 
 
 def open_kafka_driver(servers: str) -> PlanningDriver:

@@ -22,13 +22,11 @@ from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
-from kestrel_qtt.drivers.memory import Memory
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.records.process_topics import ProcessTopics
 from kestrel_qtt.drivers.rest.run import BASE_PROPERTIES, PARTITIONS, answered, held, session_of
 from kestrel_qtt.drivers.served import BrokerServer, broker_serving
 from kestrel_qtt.drivers.topics import register_topics
-from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rest_cases import Answer, RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.errors import SqlSyntaxError
@@ -60,7 +58,7 @@ class SocketDriver(FullDriver):
 
     def __init__(self, servers: str | None = None) -> None:
         """Open nothing before the first case; `servers` names the broker."""
-        super().__init__(ProcessTopics(), Memory())
+        super().__init__(ProcessTopics())
         self._servers = servers
         self._stack = ExitStack()
         self._server: BrokerServer | None = None
@@ -236,9 +234,7 @@ def _requests(texts: Sequence[str]) -> Iterator[str]:
 def _run_in_memory(case: RestCase) -> model.Outcome:
     session, partitions, widest = session_of(case)
     broker = MemoryBroker(partition=partitions.of_output)
-    engine = ServedEngine(
-        session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest, topics=TopicRule.HARNESS
-    )
+    engine = ServedEngine(session, broker=broker, by_time=True, partitions=widest, topics=TopicRule.HARNESS)
     session.config = Config.of({_SHARED_PUSH: True, **session.config.overrides})
     register_topics(session, case)
 

@@ -12,7 +12,6 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.topics import NO_CACHE
-from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import AssertionFailedError, EngineError, SqlSyntaxError, StatementError
@@ -50,7 +49,7 @@ def _run(case: ScriptCase) -> model.Outcome:
     if wrong is not None:
         return wrong
     session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
-    script = _Script(MemoryEngine(session, open_spark=open_case_session, topics=TopicRule.HARNESS), case.file)
+    script = _Script(MemoryEngine(session, topics=TopicRule.HARNESS), case.file)
     try:
         for text in case.statements:
             script.run(text, asserts=True)

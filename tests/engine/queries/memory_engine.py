@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.execution import Carrier, ProcessCarrier
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 
 
 @contextmanager
-def engine_with(setup: str) -> Iterator[MemoryEngine]:
+def engine_with(setup: str, carrier: Carrier | None = None) -> Iterator[MemoryEngine]:
     """An engine that has executed `setup`, reads from the earliest offset, and whose clock is always at 1000 ms."""
     made = MemoryEngine(
-        Session(config=Config.of({"auto.offset.reset": "earliest"})), open_spark=open_test_session, now=lambda: 1000
+        Session(config=Config.of({"auto.offset.reset": "earliest"})),
+        carrier=carrier or ProcessCarrier(),
+        now=lambda: 1000,
     )
     tell(made, setup)
     yield made

@@ -15,7 +15,6 @@ from kestrel_sql.queries.bad_records import TRANSIENT, BadLimit, BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import LogEntry
 
 
@@ -45,7 +44,7 @@ def test_the_first_of_each_kind_is_named_with_its_position_and_cause() -> None:
 
 @pytest.mark.rules("E12.3.1")
 def test_a_query_that_an_error_has_stopped_is_named_once_and_listed_as_such() -> None:
-    engine = MemoryEngine(Session(), open_spark=open_test_session)
+    engine = MemoryEngine(Session())
     for parsed in engine.parse("""
         CREATE STREAM ORDERS (ID INT KEY, N INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
         CREATE STREAM COPY AS SELECT * FROM ORDERS;

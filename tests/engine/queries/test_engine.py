@@ -9,9 +9,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.spark_execution import SparkCarrier
+from kestrel_sql.spark.runtime.session import open_test_session
 from tests.engine.queries.memory_engine import engine_with, tell
 
 pytestmark = pytest.mark.spark
@@ -66,10 +69,15 @@ def test_a_value_that_cannot_be_computed_is_refused(engine: MemoryEngine) -> Non
         tell(engine, "INSERT INTO s VALUES (1, CAST('x' AS INT));")
 
 
-def test_an_interrupt_stops_the_push_query_and_nothing_else(engine: MemoryEngine) -> None:
+def test_an_interrupt_stops_the_push_query_and_nothing_else() -> None:
+    spark = open_test_session()
+    with engine_with(SETUP, SparkCarrier(lambda: spark)) as engine:
+        _interrupted(engine, spark)
+
+
+def _interrupted(engine: MemoryEngine, spark: SparkSession) -> None:
     tell(engine, "INSERT INTO s VALUES (1, 2);")
     assert tell(engine, "SELECT * FROM t;").rows == ((1, 2),)
-    spark = engine.open_spark()
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
@@ -113,10 +121,10 @@ def test_a_replaced_query_whose_state_does_not_match_stops_and_never_restarts(en
     tell(engine, "CREATE TABLE n AS SELECT k, COUNT(v + 1) AS c FROM s GROUP BY k; INSERT INTO s VALUES (1, 2);")
     assert tell(engine, "SELECT c FROM n;").rows == ((1,),)
     with pytest.raises(
-        CheckpointError, match=r"CTAS_N_1 cannot resume .*KSQL_INTERNAL_COL_2`:INT.*KSQL_INTERNAL_COL_2`:STRING"
+        CheckpointError, match=r"CTAS_N_1 cannot resume .*KSQL_INTERNAL_COL_2` INTEGER.*KSQL_INTERNAL_COL_2` STRING"
     ):
         tell(engine, "CREATE OR REPLACE TABLE n AS SELECT k, COUNT(CAST(v + 1 AS STRING)) AS c FROM s GROUP BY k;")
     tell(engine, "INSERT INTO s VALUES (1, 3);")
     assert tell(engine, "SELECT total FROM t;").rows == ((5,),)
     assert [record.value for record in engine.broker.records("N")] == [b'{"C":1}']
-    assert "cannot resume from the checkpoint" in engine.progress()["CTAS_N_1"][3]
+    assert "cannot resume from its state" in engine.progress()["CTAS_N_1"][3]

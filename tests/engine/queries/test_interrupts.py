@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from kestrel_sql.queries.interrupts import delayed_interrupts
+from kestrel_sql.queries.spark_execution import SparkCarrier
+from kestrel_sql.spark.runtime.session import open_test_session
 from tests.engine.queries.memory_engine import engine_with, tell
 
 
@@ -109,8 +111,8 @@ CREATE TABLE t AS SELECT k, SUM(v) AS total FROM s GROUP BY k;
 
 @pytest.mark.spark
 def test_an_interrupt_costs_a_persistent_query_nothing() -> None:
-    with engine_with(SETUP) as engine:
-        spark = engine.open_spark()
+    spark = open_test_session()
+    with engine_with(SETUP, SparkCarrier(lambda: spark)) as engine:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         tell(engine, "INSERT INTO s VALUES (1, 2);")
 

@@ -9,7 +9,6 @@ import pytest
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.records import LogEntry
 
 ENTRY = LogEntry(kind=1, logger="processing.Q.S", message="no number", topic="s", partition=2, offset=7)
@@ -17,7 +16,7 @@ ENTRY = LogEntry(kind=1, logger="processing.Q.S", message="no number", topic="s"
 
 def engine(**properties: str) -> MemoryEngine:
     names = {name.replace("_", "."): value for name, value in properties.items()}
-    return MemoryEngine(Session(config=Config.of(names)), open_spark=open_test_session)
+    return MemoryEngine(Session(config=Config.of(names)))
 
 
 @pytest.mark.rules("E8.6")

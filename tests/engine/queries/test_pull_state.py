@@ -1,24 +1,22 @@
-"""Tests pull queries over state without Spark, with operators run in the test and a count of the pages read."""
+"""Tests pull queries over the state of a query in this process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
+from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.dataflow.queryable import queryable_table
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.operators.operator import Row, State
+from kestrel_sql.plan.step import Step
+from kestrel_sql.process.execution import ProcessExecution
 from kestrel_sql.queries.pull import materialises, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.queryable import QueryableTable, queryable_table
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import parse_statement
-from kestrel_sql.topics.records import LogEntry
+from kestrel_sql.topics.records import LogEntry, Record
 
-PAGES = 8
 SETUP = """
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
 CREATE TABLE sums AS SELECT k AS id, SUM(v) AS total, COUNT(*) AS n FROM s GROUP BY k HAVING SUM(v) > 10;
@@ -31,25 +29,6 @@ CREATE TABLE proto WITH (value_format='PROTOBUF') AS SELECT k, CAST(NULL AS BIGI
 """
 
 
-class Pages:
-    """The state of one level by page; `read` collects the pages that are read."""
-
-    tasks = 1
-    pages = PAGES
-
-    def __init__(self) -> None:
-        self.by_page: dict[int, State] = {}
-        self.read: list[int] = []
-
-    def state(self, place: tuple[int, int, int]) -> State | None:
-        self.read.append(place[2])
-        return self.by_page.get(place[2])
-
-    def states(self, level: int) -> Iterator[State]:
-        self.read += self.by_page
-        return iter(self.by_page.values())
-
-
 @pytest.fixture(scope="module")
 def session() -> Session:
     made = Session()
@@ -58,35 +37,42 @@ def session() -> Session:
     return made
 
 
-def kept(session: Session, table: str, *, queryable: bool = True) -> QueryableTable | None:
+def run_of(session: Session, table: str, *, queryable: bool = True, replaceable: bool = False) -> QueryRun:
     source = session.catalog.sources[table]
     query = next(each for each in session.queries.values() if materialises(each.plan, source))
-    run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=queryable)
-    return queryable_table(build_pipeline([run]).group, 0, query.plan.physical_plan)
+    return QueryRun(
+        plan=query.plan,
+        settings=query.config,
+        serde=session.serde(),
+        queryable=queryable,
+        replaceable=replaceable,
+    )
 
 
-def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> tuple[TableReader, Pages]:
-    """A table whose last operator processed these values of K and V, at the timestamps 0, 1, …"""
-    found = kept(session, table)
-    assert found is not None
-    pages = Pages()
-    columns = [column.name for column in found.stateful.inputs[0].schema.value]
-    for at, (key, number) in enumerate(rows):
-        value = tuple({"K": key, "V": number, "ROWTIME": at}.get(name) for name in columns)
-        state = pages.by_page.setdefault(hash_row((key,), found.stateful.output.schema.key) % PAGES, {})
-        own = state.setdefault(str(found.stateful.output.relation), {})
-        list(found.stateful.operator.process(Row(0, (key,), value, at), own))
-    source = session.catalog.sources[table]
-    made = TableReader(
-        source=source,
-        queryable=found,
-        states=pages,
+def kept(session: Session, table: str, *, queryable: bool = True) -> tuple[int, Stateful, tuple[Step, ...]] | None:
+    run = run_of(session, table, queryable=queryable)
+    return queryable_table(build_graph(run, session.functions), run.plan.physical_plan)
+
+
+def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> TableReader:
+    """A table whose query read these values of K and V, at the timestamps 0, 1, …"""
+    execution = ProcessExecution(run_of(session, table), session.functions)
+    execution.advance(
+        [
+            Record(topic="s", key=key.to_bytes(4, "big"), value=b'{"V":%d}' % number, timestamp=at, offset=at)
+            for at, (key, number) in enumerate(rows)
+        ]
+    )
+    stored = execution.table()
+    assert stored is not None
+    return TableReader(
+        source=session.catalog.sources[table],
+        stored=stored,
         functions=session.functions,
         settings={},
         serde=session.serde(),
         query_id="q",
     )
-    return made, pages
 
 
 def ask(session: Session, table: TableReader, text: str, log: list[LogEntry] | None = None) -> list[tuple[object, ...]]:
@@ -96,24 +82,20 @@ def ask(session: Session, table: TableReader, text: str, log: list[LogEntry] | N
     return [row.values for row in pull_rows(planned, table, [] if log is None else log)]
 
 
-def test_a_look_up_reads_the_page_of_its_key(session: Session) -> None:
-    table, pages = reader(session, "SUMS", [(key, key) for key in range(100)])
+def test_a_look_up_reads_the_rows_of_its_keys(session: Session) -> None:
+    table = reader(session, "SUMS", [(key, key) for key in range(100)])
+    assert [entry.value[0] for entry in table.stored.entries(((42,),))] == [42]
     assert ask(session, table, "SELECT * FROM sums WHERE id = 42;") == [(42, 42, 1)]
-    assert len(pages.read) == 1
-    pages.read.clear()
     assert ask(session, table, "SELECT total + 1 AS t, ROWTIME FROM sums WHERE id IN (12, 9, 50);") == [
         (13, 12),
         (51, 50),
     ]
-    assert len(set(pages.read)) == len(pages.read) <= 3
-    pages.read.clear()
     assert ask(session, table, "SELECT id FROM sums WHERE total > 95 LIMIT 2;") == [(96,), (97,)]
-    assert sorted(pages.read) == sorted(pages.by_page)
 
 
 @pytest.mark.rules("R9.6")
 def test_a_failing_expression_is_null_or_false_and_is_logged(session: Session) -> None:
-    table, _ = reader(session, "SUMS", [(20, 20)])
+    table = reader(session, "SUMS", [(20, 20)])
     log: list[LogEntry] = []
     assert ask(session, table, "SELECT id / (n - 1) AS x FROM sums;", log) == [(None,)]
     assert ask(session, table, "SELECT id FROM sums WHERE id / (n - 1) = 1;", log) == []
@@ -124,7 +106,7 @@ def test_a_failing_expression_is_null_or_false_and_is_logged(session: Session) -
 
 
 def test_a_store_gives_rows_as_the_sinks_format_does(session: Session) -> None:
-    table, _ = reader(session, "PROTO", [(1, 1)])
+    table = reader(session, "PROTO", [(1, 1)])
     assert ask(session, table, "SELECT * FROM proto;") == [(1, 0, 1)]
 
 
@@ -141,20 +123,16 @@ def test_a_store_gives_rows_as_the_sinks_format_does(session: Session) -> None:
 def test_where_tables_are_materialised(session: Session, table: str, operator: str, steps: list[str]) -> None:
     found = kept(session, table)
     assert found is not None
-    assert type(found.stateful.operator).__name__ == operator
-    assert [step.tag for step in found.steps] == steps
+    assert type(found[1].operator).__name__ == operator
+    assert [step.tag for step in found[2]] == steps
     if operator == "TableStore":
         assert kept(session, table, queryable=False) is None
 
 
 def test_a_replaceable_query_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
-    def operators(table: str) -> list[list[str]]:
-        source = session.catalog.sources[table]
-        query = next(each for each in session.queries.values() if materialises(each.plan, source))
-        run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde(), queryable=True, replaceable=True)
-        return [
-            [type(stateful.operator).__name__ for stateful in level] for level in build_pipeline([run]).group.levels
-        ]
+    def operators(table: str) -> list[str]:
+        graph = build_graph(run_of(session, table, replaceable=True), session.functions)
+        return [type(node.operator).__name__ for node in graph.stateful.values()]
 
-    assert operators("COPIES") == operators("SPARSE") == [["Materialise"], ["TableStore"]]
-    assert operators("SUMS") == [["StreamAggregate"]]
+    assert operators("COPIES") == operators("SPARSE") == ["Materialise", "TableStore"]
+    assert operators("SUMS") == ["StreamAggregate"]

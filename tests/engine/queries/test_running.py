@@ -7,7 +7,6 @@ import pytest
 from kestrel_sql.errors import StatementError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 
 TEXT = """
 CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
@@ -17,7 +16,7 @@ CREATE STREAM b AS SELECT * FROM s;
 
 
 def engine_of(text: str) -> MemoryEngine:
-    engine = MemoryEngine(Session(), open_spark=open_test_session)
+    engine = MemoryEngine(Session())
     tell(engine, text)
     return engine
 

@@ -8,7 +8,6 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 
@@ -17,7 +16,7 @@ MADE = CREATE.format("s", "t", ", partitions=3")
 
 
 def engine_of(text: str, rule: TopicRule = TopicRule.BROKER) -> MemoryEngine:
-    engine = MemoryEngine(Session(), open_spark=open_test_session, topics=rule)
+    engine = MemoryEngine(Session(), topics=rule)
     tell(engine, text)
     return engine
 

@@ -16,7 +16,6 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 
 http = httpx.Client(timeout=300, limits=httpx.Limits(max_keepalive_connections=0))
 """Patient, because starting Spark on a busy machine has taken over a minute; without connections that stay."""
@@ -37,9 +36,7 @@ class Sparkless(ServedEngine):
 @contextmanager
 def sparkless_server(**settings: Any) -> Iterator[Running]:
     config = Config.of(settings.pop("config", {}))
-    with memory_server(
-        Sparkless(Session(config=config), open_spark=open_test_session), ServerSettings(port=0, **settings)
-    ) as running:
+    with memory_server(Sparkless(Session(config=config)), ServerSettings(port=0, **settings)) as running:
         yield running
 
 
@@ -47,7 +44,7 @@ def sparkless_server(**settings: Any) -> Iterator[Running]:
 def spark_server(**settings: Any) -> Iterator[Running]:
     config = Config.of(settings.pop("config", {}))
     with memory_server(
-        ServedEngine(Session(config=config), by_time=True, open_spark=open_test_session),
+        ServedEngine(Session(config=config), by_time=True),
         ServerSettings(port=0, **settings),
     ) as running:
         yield running

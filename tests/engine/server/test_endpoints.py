@@ -27,7 +27,6 @@ from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.server.service import State
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
 
 ORDERS = (
@@ -284,7 +283,7 @@ def test_too_many_persistent_queries_are_refused_as_a_whole() -> None:
 )
 def test_what_needs_a_schema_registry_is_refused_where_there_is_none(statement: str) -> None:
     session = Session(registry=MissingRegistry())
-    with memory_server(Sparkless(session, open_spark=open_test_session), ServerSettings(port=0)) as running:
+    with memory_server(Sparkless(session), ServerSettings(port=0)) as running:
         assert ksql(running.url, ORDERS).status_code == 200
         answer = ksql(running.url, statement)
         assert (answer.status_code, answer.json()["error_code"]) == (428, 42801)
@@ -303,7 +302,7 @@ def test_a_server_that_is_terminated_meanwhile_says_so() -> None:
             """Wait."""
             ends.wait(60)
 
-    with memory_server(Lasting(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+    with memory_server(Lasting(Session()), ServerSettings(port=0)) as running:
         asked = threading.Thread(
             target=http.post, args=(f"{running.url}/ksql/terminate",), kwargs={"json": {}}, daemon=True
         )
@@ -332,7 +331,7 @@ class Broken(Sparkless):
 
 @pytest.mark.rules("R4.1", "R14.3")
 def test_a_failure_that_nobody_foresaw_is_told_without_its_message() -> None:
-    with memory_server(Broken(Session(), open_spark=open_test_session), ServerSettings(port=0)) as running:
+    with memory_server(Broken(Session()), ServerSettings(port=0)) as running:
         ksql(running.url, ORDERS)
         answer = ksql(running.url, "INSERT INTO orders VALUES (1 + 1, 'a');")
         assert (answer.status_code, answer.json()["error_code"]) == (500, 50000)
@@ -358,7 +357,7 @@ class Refusing(ServedEngine):
 def test_a_server_whose_spark_does_not_start_says_so(
     caplog: pytest.LogCaptureFixture, error: Exception, *, traces: bool
 ) -> None:
-    engine = Refusing(Session(), open_spark=open_test_session, error=error)
+    engine = Refusing(Session(), error=error)
     with memory_server(engine, ServerSettings(port=0)) as running:
         deadline = time.monotonic() + 60
         while running.service.state is State.STARTING and time.monotonic() < deadline:
@@ -380,7 +379,7 @@ def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.Monkey
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    engine = Sparkless(Session(), open_spark=open_test_session)
+    engine = Sparkless(Session())
     for _ in range(2):
         with pytest.raises(ValueError, match="no engine"), memory_server(engine, ServerSettings(port=port)):
             pass

@@ -27,7 +27,6 @@ from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.nodes.statements import Query
 from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
 
@@ -205,7 +204,7 @@ def test_of_two_push_queries_that_come_at_once_for_one_free_place_one_is_refused
 
     session = Session(config=Config.of({"ksql.max.push.queries": 1}))
     with (
-        memory_server(Waiting(session, open_spark=open_test_session), ServerSettings(port=0)) as running,
+        memory_server(Waiting(session), ServerSettings(port=0)) as running,
         ThreadPoolExecutor(2) as pool,
     ):
         assert ksql(running.url, STREAM.format("s")).status_code == 200

@@ -20,7 +20,6 @@ from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.open import Running, ServerSettings, backend_server
 from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 from tests.engine.server.servers import Http2Request, Sparkless, ksql
@@ -86,7 +85,7 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[Running, bool]]:
         rows = RowProducer(config)
 
     def make(wake: Callable[[], None]) -> Backend:
-        backend = Backend(Sparkless(Session(), open_spark=open_test_session), 100, wake)
+        backend = Backend(Sparkless(Session()), 100, wake)
         backend.topic, backend.rows = topic, rows
         return backend
 
@@ -141,7 +140,7 @@ class Slow(MemoryBackend):
 
 @pytest.mark.rules("R10.3")
 def test_rows_are_sent_while_earlier_ones_wait_for_their_acknowledgement() -> None:
-    engine = Sparkless(Session(), open_spark=open_test_session)
+    engine = Sparkless(Session())
     with backend_server(lambda wake: Slow(engine, 100, wake), ServerSettings(port=0)) as running:
         ksql(running.url, CREATE)
         with Http2Request(running.url, "/inserts-stream") as request:

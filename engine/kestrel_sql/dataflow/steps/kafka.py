@@ -33,7 +33,7 @@ def kafka_table_source_v1(step: KafkaTableSourceV1, query: GraphQuery) -> Flow:
 
 def _source(step: AnyKafkaSource, query: GraphQuery) -> Flow:
     flow = Flow(schema=query.schema(step), key_codec=KeyCodec.of(step.formats), topic=step.topic_name, node=0)
-    return replace(flow, node=query.source(step.topic_name, _Messages(step, query, flow).read))
+    return query.source(flow, _Messages(step, query, flow).read)
 
 
 class _Messages:

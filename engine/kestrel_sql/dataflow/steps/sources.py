@@ -86,7 +86,7 @@ def _source(step: AnySource, query: GraphQuery, window: WindowInfo | None, *, si
         node=0,
     )
     decode = _Decoder(step, query, flow, silent=silent)
-    flow = replace(flow, node=query.source(step.topic_name, decode.read))
+    flow = query.source(flow, decode.read)
     if step.timestamp_column is None:
         return flow
     return _timestamped(step, query, flow, step.timestamp_column, silent=silent)

@@ -17,6 +17,7 @@ from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, QueryError, StatementError
+from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -33,7 +34,6 @@ from kestrel_sql.kafka.sink.transaction import EARLIEST
 from kestrel_sql.queries.bad_records import BadRecords, count_of
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.compile.constants import evaluate_constants
 from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -203,7 +203,7 @@ class Application:
             raise StatementError("nothing to insert", span=parsed.span)
         constants = Constants(
             self.session.functions,
-            lambda bounds: evaluate_constants(self._spark.session(), bounds, self.session.config),
+            lambda bounds: evaluate_constants(bounds, self.session.config),
         )
         record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
         produce(self.settings.config, record)

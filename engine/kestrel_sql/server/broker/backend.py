@@ -114,9 +114,7 @@ class BrokerBackend:
         self.idle_s = self.idle_s * settings.pace
         place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
         self.pushes = BrokerPushes(run.config, session, place, self._queries.errors.note, settings.push_queue_rows)
-        self._asking = BrokerAsking(
-            session=session, open_spark=self._spark.session, config=run.config, table_of=self._table
-        )
+        self._asking = BrokerAsking(session=session, config=run.config, table_of=self._table)
         self._rows: RowProducer | None = None
         self._topic = CommandTopic(run.config, session.config["ksql.service.id"])
         self._topic.open()

@@ -47,4 +47,5 @@ class MemoryTopics:
         """Do nothing: nothing was made."""
 
     def close(self) -> None:
-        """Do nothing: whoever holds the runner closes it."""
+        """Close the runner."""
+        self.memory.close()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
@@ -15,11 +14,9 @@ from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, name
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
-from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.queries.engine import MemoryEngine
-from kestrel_sql.queries.running import RunningQuery
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.session.session import Session, properties_config
@@ -44,37 +41,23 @@ class Asked:
 
 @dataclass(slots=True, eq=False)
 class RestRun:
-    """A running case.
-
-    `due` returns the persistent queries that have records to process; `asked` are the queries to answer after that.
-    """
+    """A running case; `asked` are the queries to answer after the persistent queries have processed the inputs."""
 
     case: RestCase
     engine: MemoryEngine
     partitions: Partitions
-    due: Iterator[RunningQuery] = field(default_factory=lambda: iter(()))
     asked: list[Asked] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     proto_answers: list[Answer] = field(default_factory=list)
     outcome: model.Outcome | None = None
-    seconds: float = 0.0
 
-    def next_due(self) -> RunningQuery | None:
-        """Return the next persistent query that has input and no state yet; others continue by themselves."""
-        while self.outcome is None and (running := next(self.due, None)) is not None:
-            if running.execution is None:
-                return running
-            try:
-                self.engine.queries.advance(running)
-            except Exception as error:  # noqa: BLE001 - whatever Spark throws concerns this case
-                self.outcome = crashed(error)
-            self.end_if_failed(running)
-        return None
-
-    def end_if_failed(self, running: RunningQuery) -> None:
-        """Let a query that died end the case."""
-        if running.error:
-            self.outcome = model.Failed(running.error)
+    def advance(self) -> None:
+        """Let the persistent queries process the inputs; one that dies ends the case."""
+        for running in self.engine.queries.due() if self.outcome is None else ():
+            self.engine.queries.advance(running)
+            if running.error:
+                self.outcome = model.Failed(running.error)
+                return
 
     def result(self) -> model.Outcome:
         """The outcome that ended the case early, else its answers and what its topics hold."""
@@ -120,22 +103,17 @@ def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
 
 def prepared(case: RestCase) -> RestRun:
     """Carry out the statements of a case up to its queries, and produce its inputs."""
-    started = time.perf_counter()
     session, partitions, widest = session_of(case)
     broker = MemoryBroker(partition=partitions.of_output)
-    engine = MemoryEngine(
-        session, broker=broker, by_time=True, open_spark=open_case_session, partitions=widest, topics=TopicRule.HARNESS
-    )
+    engine = MemoryEngine(session, broker=broker, by_time=True, partitions=widest, topics=TopicRule.HARNESS)
     run = RestRun(case, engine, partitions)
     try:
         run.outcome = crashed_config(case) or _execute(run)
         if run.outcome is None:
             for _, record in input_records(session, case.inputs, partitions):
                 broker.produce(record, record.partition)
-            run.due = run.engine.queries.due()
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         run.outcome = crashed(error)
-    run.seconds = time.perf_counter() - started
     return run
 
 

@@ -104,7 +104,7 @@ def test_pages_of_two_levels_as_of_the_last_batch(
 
 
 def test_every_kind_of_table() -> None:
-    engine = MemoryEngine(open_spark=open_test_session, now=lambda: 1000)
+    engine = MemoryEngine(now=lambda: 1000)
     for parsed in engine.parse(
         """
         CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSON');

@@ -129,7 +129,7 @@ def test_in_a_group_no_other_query_fails(runner: GroupRunner, cut: str) -> None:
 
 
 def test_an_engine_stops_the_query_and_continues_with_others() -> None:
-    engine = MemoryEngine(open_spark=open_test_session)
+    engine = MemoryEngine()
     for parsed in engine.parse(SOURCES + FAILING["stream"][1] + HEALTHY["stateless"]):
         engine.execute(parsed)
     for at, record in enumerate(records()):

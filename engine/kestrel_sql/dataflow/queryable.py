@@ -1,0 +1,72 @@
+"""Materialisation: finds or adds the operator whose state has the rows of a table, for pull queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kestrel_sql.dataflow.graph import Flow, Graph, GraphQuery, Stateful
+from kestrel_sql.dataflow.steps.sinks import table_sink_v1
+from kestrel_sql.dataflow.steps.tables import table_filter_v1, table_select_v1, with_old
+from kestrel_sql.dataflow.tables import stored
+from kestrel_sql.operators.table_rows import holds_table
+from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import TableSinkV1
+from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
+from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
+
+Build = Callable[[Step, GraphQuery], Flow]
+
+_SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
+
+
+def build_queryable(root: Step, query: GraphQuery, build: Build, *, replaceable: bool) -> Flow:
+    """Build a plan whose table is materialised: by its last operator, or by a store that is added before the sink.
+
+    With `replaceable`, the plan has the same operators with and without filters, so that CREATE OR REPLACE finds its
+    state: old rows of source tables, which only filters read, are then always stored.
+    """
+    if isinstance(root, TableSinkV1):
+        source = _with_old_rows(root.source, query, build) if replaceable else build(root.source, query)
+        return table_sink_v1(root, query, _materialised(root, query, source))
+    return _materialised(root, query, build(root, query))
+
+
+def _with_old_rows(step: Step, query: GraphQuery, build: Build) -> Flow:
+    if isinstance(step, TableSelectV1):
+        return table_select_v1(step, query, _with_old_rows(step.source, query, build))
+    if isinstance(step, TableFilterV1):
+        return table_filter_v1(step, query, _with_old_rows(step.source, query, build))
+    flow = build(step, query)
+    return with_old(query, flow, query.logger(step)) if isinstance(step, _SOURCES) else flow
+
+
+def _materialised(root: Step, query: GraphQuery, result: Flow) -> Flow:
+    if not result.is_table or _materialising(query.graph, result) is not None:
+        return result
+    return query.stateful(stored(query, result), (result,), query.logger(root))
+
+
+def queryable_table(graph: Graph, root: Step) -> tuple[int, Stateful, tuple[Step, ...]] | None:
+    """Return where the table of a query is materialised; None if it is not.
+
+    Returns:
+        The number and the node of an operator, and the steps from its rows to those of the table, in order.
+    """
+    end = graph.end
+    stateful = _materialising(graph, end) if end is not None and end.is_table else None
+    if end is None or stateful is None:
+        return None
+    steps: list[Step] = []
+    if not isinstance(stateful.operator, TableStore):
+        step = root.upstream[0] if isinstance(root, TableSinkV1) else root
+        while isinstance(step, TableSelectV1 | TableFilterV1):
+            steps.insert(0, step)
+            step = step.source
+    return end.origin, stateful, tuple(steps)
+
+
+def _materialising(graph: Graph, flow: Flow) -> Stateful | None:
+    """The operator whose rows a relation has, if its state has a table."""
+    node = graph.nodes[flow.origin]
+    return node if isinstance(node, Stateful) and holds_table(node.operator) else None

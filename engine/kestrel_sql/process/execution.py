@@ -1,0 +1,135 @@
+"""Queries of an engine in this process: they go on with further records, their tables can be read, plans replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+
+from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.graph import Graph, Stateful
+from kestrel_sql.dataflow.queryable import queryable_table
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.errors import CheckpointError
+from kestrel_sql.functions.registry import Registry
+from kestrel_sql.operators.operator import Key
+from kestrel_sql.operators.table_rows import StoredRow, table_rows
+from kestrel_sql.operators.tables.previous_row import Materialise
+from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.plan.step import Step, WindowInfo
+from kestrel_sql.process.query import ProcessQuery
+from kestrel_sql.topics.records import Record
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import SqlType
+
+
+class ProcessTable:
+    """The table that a query materialises; it is read while the query goes on."""
+
+    def __init__(
+        self, query: ProcessQuery, reading: Lock, node: int, stateful: Stateful, steps: Sequence[Step]
+    ) -> None:
+        self._query, self._reading, self._node = query, reading, node
+        self.operator, self.facts, self.steps = stateful.operator, stateful.output, tuple(steps)
+
+    def entries(self, keys: Sequence[Key] | None) -> list[StoredRow]:
+        """Return the rows of the keys, or all rows, without an order."""
+        wanted = None if keys is None else {self.operator.key_bytes(key) for key in keys}
+        windowed = self.facts.window is not None
+        with self._reading:
+            states = self._query.states(self._node)
+            return [row for state in states for row in table_rows(self.operator, state, wanted, windowed)]
+
+
+class ProcessExecution:
+    """A query with its state; one thread lets it go on, others may read its table at the same time."""
+
+    def __init__(self, run: QueryRun, functions: Registry) -> None:
+        """Start without state and input.
+
+        Raises:
+            EngineError: the query cannot be built.
+        """
+        self._run, self._functions = run, functions
+        self._query = ProcessQuery(build_graph(run, functions))
+        self._reading = Lock()
+
+    @property
+    def window(self) -> WindowInfo | None:
+        """The window of the keys that it writes."""
+        end = self._query.graph.end
+        return None if end is None else end.window
+
+    def advance(self, records: Sequence[Record]) -> Output:
+        """Process further records, and return the output for them."""
+        output = Output()
+        with self._reading:
+            self._query.process(records, output)
+        return output
+
+    def upgrade(self, run: QueryRun) -> None:
+        """Continue with another plan and the same state.
+
+        Raises:
+            CheckpointError: the plan has other operators.
+        """
+        graph = build_graph(run, self._functions)
+        before, after = list(self._query.graph.stateful.items()), list(graph.stateful.items())
+        pairs = list(zip(before, after, strict=False))
+        if len(before) != len(after) or not all(_fits(old, new) for (_, old), (_, new) in pairs):
+            raise CheckpointError(
+                f"the query {run.plan.query_id} cannot resume from its state: that is the state of"
+                f" {_text(self._query.graph)}, and the new plan needs that of {_text(graph)}",
+                hint="DROP it and create it anew",
+            )
+        upgraded = ProcessQuery(graph)
+        with self._reading:
+            for (number, old), (new_number, new) in pairs:
+                upgraded.take_over(self._query, number, new_number, _positions(old, new))
+            self._query = upgraded
+        self._run = run
+
+    def table(self) -> ProcessTable | None:
+        """Return the table that the query materialises; None if it materialises none."""
+        found = queryable_table(self._query.graph, self._run.plan.physical_plan)
+        return None if found is None else ProcessTable(self._query, self._reading, *found)
+
+    def close(self) -> None:
+        """Do nothing: the state goes with the query."""
+
+
+def _fits(old: Stateful, new: Stateful) -> bool:
+    """Whether an operator can go on with the state of another."""
+    if type(old.operator) is not type(new.operator):
+        return False
+    read = list(zip((each.schema for each in old.inputs), (each.schema for each in new.inputs), strict=True))
+    if any(_types(before.key) != _types(after.key) for before, after in read):
+        return False
+    match old.operator:
+        case TableStore():
+            return True
+        case Materialise():
+            return all(dict(_types(a.value)).items() <= dict(_types(b.value)).items() for a, b in read)
+        case _:
+            return all(_types(before.value) == _types(after.value) for before, after in read)
+
+
+def _types(columns: Sequence[Column]) -> list[tuple[str, SqlType]]:
+    return [(column.name, column.type) for column in columns]
+
+
+def _positions(old: Stateful, new: Stateful) -> tuple[int | None, ...] | None:
+    """For each column of a store its index in older rows, None for a new column; None if nothing was added."""
+    if not isinstance(old.operator, Materialise):
+        return None
+    before, after = (_types(each.inputs[0].schema.value) for each in (old, new))
+    names = [name for name, _ in before]
+    return None if before == after else tuple(names.index(n) if n in names else None for n, _ in after)
+
+
+def _text(graph: Graph) -> str:
+    shown = []
+    for node in graph.stateful.values():
+        columns = "; ".join(", ".join(map(str, each.schema.columns)) for each in node.inputs)
+        shown.append(f"{type(node.operator).__name__}({columns})")
+    return ", ".join(shown) or "no operator"
