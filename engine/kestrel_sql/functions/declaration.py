@@ -221,7 +221,7 @@ def _declared(
 
 def tabular(
     *signatures: str,
-    runs: Runs = Runs.NATIVE,
+    runs: Runs = Runs.PYTHON,
     with_types: bool = False,
     returns: ReturnType | None = None,
     name: str | None = None,

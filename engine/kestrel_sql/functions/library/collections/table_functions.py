@@ -12,7 +12,9 @@ from kestrel_sql.functions.declaration import Runs, tabular
 _CUBE_COLUMNS = 20
 
 
-@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
+@tabular(
+    "(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", runs=Runs.NATIVE, display_name="explode"
+)
 def explode(items: exp.Expression) -> exp.Expression:
     """Return one row for each element, including NULL elements; a NULL array gives no rows.
 
@@ -21,7 +23,7 @@ def explode(items: exp.Expression) -> exp.Expression:
     return items
 
 
-@tabular("(columns ARRAY<T>) -> ARRAY<T>", runs=Runs.PYTHON, display_name="cube_explode")
+@tabular("(columns ARRAY<T>) -> ARRAY<T>", display_name="cube_explode")
 def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
     """Return all combinations of the columns and NULL, from all NULL to all present, each combination once.
 
