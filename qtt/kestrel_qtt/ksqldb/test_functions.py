@@ -119,13 +119,13 @@ def _listed(pattern: str) -> str:
     return ", ".join(f"a{i} {pattern.format(x)}" for i, x in enumerate(_SEVEN))
 
 
-@tabular(f"({_listed('{}')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+@tabular(f"({_listed('{}')}) -> STRING", name="TEST_UDTF")
 def _test_udtf_values(*values: Any) -> list[str]:
     """Return the arguments as strings."""
     return [_java(value) for value in values]
 
 
-@tabular(f"({_listed('ARRAY<{}>')}) -> STRING", runs=Runs.PYTHON, name="TEST_UDTF")
+@tabular(f"({_listed('ARRAY<{}>')}) -> STRING", name="TEST_UDTF")
 def _test_udtf_lists(*values: Any) -> list[str]:
     """Return the first items as strings."""
     return [_java(value[0]) for value in values]
@@ -152,21 +152,19 @@ def _thirty_ten(arguments: tuple[SqlType | None, ...]) -> SqlType:
 _PRIMITIVES = tuple(f"(value {x} NOT NULL) -> {x}" for x in ("INT", "BIGINT", "DOUBLE", "BOOLEAN"))
 
 
-@tabular(*_PRIMITIVES, "(value STRING) -> STRING", f"(value {_A}) -> {_A}", runs=Runs.PYTHON, name="TEST_UDTF")
+@tabular(*_PRIMITIVES, "(value STRING) -> STRING", f"(value {_A}) -> {_A}", name="TEST_UDTF")
 def _test_udtf_echo(value: Any) -> list[Any]:
     """Return the argument."""
     return [value]
 
 
-@tabular(
-    "(value DECIMAL(p,s)) -> DECIMAL(30, 10)", runs=Runs.PYTHON, name="TEST_UDTF", with_types=True, returns=_thirty_ten
-)
+@tabular("(value DECIMAL(p,s)) -> DECIMAL(30, 10)", name="TEST_UDTF", with_types=True, returns=_thirty_ten)
 def _test_udtf_decimal(types: CallTypes, value: Decimal) -> list[Decimal]:
     """Return the argument."""
     return [value]
 
 
-@tabular("(value BOOLEAN NOT NULL) -> BOOLEAN", runs=Runs.PYTHON, name="THROWING_UDTF")
+@tabular("(value BOOLEAN NOT NULL) -> BOOLEAN", name="THROWING_UDTF")
 def _throwing_udtf(value: bool) -> list[bool]:
     """Fail for true."""
     if value:
