@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -20,9 +22,10 @@ from rich.console import Console
 from kestrel_sql.admin.answer import table
 from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.prompt import is_complete, prompt_session, run_shell, run_text
+from kestrel_sql.cli.prompt import prompt_session, run_shell
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import Display, Form, shown, to_json
+from kestrel_sql.cli.texts import is_complete, run_text
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
@@ -376,3 +379,27 @@ def test_sigterm_ends_a_server_that_does_not_serve_yet(monkeypatch: pytest.Monke
         for number, handler in before.items():
             signal.signal(number, handler)
     assert released == ["lease"]
+
+
+def test_the_shell_imports_neither_spark_nor_a_server_nor_a_broker() -> None:
+    late = (
+        "pyspark",
+        "py4j",
+        "kestrel_sql.spark.pipeline",
+        "kestrel_sql.server",
+        "kestrel_sql.kafka",
+        "confluent_kafka",
+    )
+    code = (
+        "import sys; from kestrel_sql.cli.main import main;"
+        " main(['shell', '--execute', 'SHOW STREAMS;']);"
+        f" print([name for name in sys.modules if name.startswith({late})], len(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found, _, number = done.stdout.splitlines()[-1].rpartition(" ")
+    assert found == "[]"
+    assert int(number) < BUDGET
+
+
+BUDGET = 1000
+"""The modules that `kestrel shell` may import, Python's own among them."""

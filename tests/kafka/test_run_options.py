@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kestrel_sql.cli.broker_options import registry_of
 from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.run_kafka import _stop_on_signals, add_kafka_options, run_on_broker
 from kestrel_sql.errors import EngineError, RegistryMissingError
 from kestrel_sql.formats.registry.remote import RemoteRegistry

@@ -132,7 +132,7 @@ def test_kustomize_makes_the_objects_that_are_checked_here(executors: bool) -> N
 def test_the_command_takes_all_its_options(executors: bool) -> None:
     program, *words = arguments(executors=executors)
     assert program == "kestrel"
-    parsed = build_parser().parse_args(words)
+    parsed = build_parser("run", "serve").parse_args(words)
     assert (parsed.grace, parsed.log_format) == (25, "json")
     assert parsed.grace < deployment(executors=executors)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
 

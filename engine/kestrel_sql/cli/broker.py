@@ -25,7 +25,7 @@ _WARNING = (
 )
 
 
-def add_broker_parser(commands: Any, examples: str) -> None:
+def add_parser(commands: Any, examples: str) -> None:
     """Add `broker` to the commands of the parser."""
     raw = argparse.RawDescriptionHelpFormatter
     help_ = "start a Kafka broker for trying things out (not for production)"
@@ -47,7 +47,7 @@ def add_broker_parser(commands: Any, examples: str) -> None:
     )
 
 
-def broker_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Run a broker until it is interrupted, or until the command of `--once` ends, whose exit code is given back.
 
     Raises:

@@ -8,20 +8,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
 from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
-from kestrel_sql.formats.registry.memory import MemoryRegistry, MissingRegistry, SchemaRegistry
-from kestrel_sql.formats.registry.remote import open_registry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
 from kestrel_sql.kafka.run.run import BATCH_RECORDS, RunSettings, StoreUri
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.spark.checkpoint.compatibility import folder_of
-
-_REGISTRY = "ksql.schema.registry."
-
-MEMORY = "memory"
-"""What stands for a schema registry that lives as long as the topics in memory."""
 
 
 def add_broker_options(parser: Any) -> Any:
@@ -60,15 +54,6 @@ def add_broker_options(parser: Any) -> Any:
     return group
 
 
-def add_registry_option(parser: argparse._ActionsContainer) -> None:
-    """Add the option that names a schema registry."""
-    registry = (
-        "a Confluent schema registry; its settings are properties such as ksql.schema.registry.basic.auth.user.info."
-        f" {MEMORY} makes one for topics in memory"
-    )
-    parser.add_argument("--schema-registry", metavar="URL", help=registry)
-
-
 _BROKER_ONLY = (
     "checkpoint",
     "delivery",
@@ -104,7 +89,7 @@ def wants_broker(arguments: argparse.Namespace) -> bool:
 
 def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the properties of `--set` that are not the registry's."""
-    return {name: value for name, value in arguments.set if not name.startswith(_REGISTRY)}
+    return {name: value for name, value in arguments.set if not name.startswith(REGISTRY)}
 
 
 def checkpoint_option(text: str) -> Path | StoreUri:
@@ -146,29 +131,6 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
         spark=dict(arguments.spark_conf),
         **given,
     )
-
-
-def memory_registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
-    """The registry of the options for topics in memory (rule F8.17)."""
-    return MemoryRegistry() if arguments.schema_registry == MEMORY else registry_of(arguments)
-
-
-def registry_of(arguments: argparse.Namespace) -> SchemaRegistry:
-    """The registry of the options; without a URL, one that refuses whatever needs a schema (rule F8.17).
-
-    The ids in the records of a topic are those of the registry that its writers use. Any other registry decodes them
-    with other schemas.
-    """
-    settings = {name: value for name, value in arguments.set if name.startswith(_REGISTRY)}
-    if arguments.schema_registry == MEMORY:
-        raise EngineError(
-            f"--schema-registry {MEMORY} is for topics in memory", hint="name the registry that the topics' writers use"
-        )
-    if arguments.schema_registry is not None:
-        return open_registry(arguments.schema_registry, settings)
-    if settings:
-        raise EngineError(f"{min(settings)} is a setting of a schema registry", hint="--schema-registry URL says which")
-    return MissingRegistry()
 
 
 def _count(text: str) -> int:

@@ -14,7 +14,7 @@ from kestrel_sql.kafka.connector.prepare import prepare
 _HELP = "fetch the connector's jars and archive Spark's classes, so that later starts take half the time"
 
 
-def add_prepare_parser(commands: Any) -> None:
+def add_parser(commands: Any, examples: str) -> None:
     """Add `prepare` to the commands of the parser."""
     parser = commands.add_parser(
         "prepare",
@@ -24,7 +24,7 @@ def add_prepare_parser(commands: Any) -> None:
     parser.add_argument("--s3", action="store_true", help="fetch also the jars for checkpoints on S3: 30 MB")
 
 
-def prepare_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Prepare this environment.
 
     Raises:

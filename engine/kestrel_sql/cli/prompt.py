@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -13,13 +12,9 @@ from rich.console import Console
 
 from kestrel_sql.cli.client_commands import Leave
 from kestrel_sql.cli.completion import SqlCompleter
-from kestrel_sql.cli.record_files import Inputs
-from kestrel_sql.cli.render import Display, show_error
-from kestrel_sql.errors import EngineError
-from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.cli.texts import COMMENT, WELCOME, is_complete
 from kestrel_sql.queries.engine import MemoryEngine
 
-WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A statement ends with a semicolon; help, exit."
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
 SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
 SET 'property' = 'value'.
@@ -29,28 +24,6 @@ A push query (EMIT CHANGES) shows what its sources hold now and ends.
 Tab completes what fits: sources after FROM, columns after SELECT, properties in WITH.
 The arrow keys go back to earlier statements, Ctrl-R searches them.
 Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
-
-_COMMENT = re.compile(r"--[^\n]*")
-_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
-
-
-def run_text(engine: MemoryEngine, text: str, display: Display, inputs: Inputs, bad: BadRecords) -> bool:
-    """Execute the statements of a text; on the first error print it and give False."""
-    try:
-        for parsed in engine.parse(text):
-            display.answer(engine.execute(parsed))
-            inputs.feed(engine)
-            _note(bad, engine)
-    except EngineError as error:
-        _note(bad, engine)
-        show_error(display.notes, error, text)
-        return False
-    return True
-
-
-def _note(bad: BadRecords, engine: MemoryEngine) -> None:
-    bad.note(engine.take_log())
-    bad.note_errors(engine.errors())
 
 
 def run_shell(
@@ -76,7 +49,7 @@ def run_shell(
             continue
         except EOFError:
             return
-        word = _COMMENT.sub("", text).strip().rstrip(";").strip().lower()
+        word = COMMENT.sub("", text).strip().rstrip(";").strip().lower()
         try:
             if word == "help":
                 out.print(HELP, markup=False, highlight=False)
@@ -122,27 +95,3 @@ def _keys() -> KeyBindings:
             buffer.insert_text("\n")
 
     return keys
-
-
-def piped_texts(lines: Iterable[str]) -> Iterator[str]:
-    """Give the texts of piped lines as soon as they are complete, each below as many blank lines as came before it."""
-    before, waiting = 0, ""
-    for line in lines:
-        waiting += line
-        may_end = ";" in line or not waiting[: -len(line)].strip()
-        if may_end and is_complete(waiting):
-            yield "\n" * before + waiting
-            before, waiting = before + waiting.count("\n"), ""
-    if waiting.strip():
-        yield "\n" * before + waiting
-
-
-def is_complete(text: str) -> bool:
-    """Whether Enter hands a text over.
-
-    It ends in a semicolon that stands in no text, name or comment, or is a word of the shell.
-    """
-    bare = _COMMENT.sub("", _TEXT.sub("''", text)).strip()
-    left_open = any(bare.replace("''", "").count(quote) for quote in "'\"`")
-    word = bare.lower()
-    return not word or word in ("exit", "quit", "help") or (bare.endswith(";") and not left_open)

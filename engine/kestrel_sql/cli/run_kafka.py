@@ -13,10 +13,12 @@ from typing import Any
 
 from rich.console import Console
 
-from kestrel_sql.cli.broker_options import add_broker_options, properties_of, registry_of, run_settings
+from kestrel_sql.cli.broker_options import add_broker_options, properties_of, run_settings
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
+from kestrel_sql.cli.options import BAD_RECORDS
 from kestrel_sql.cli.progress import Board, open_lines
+from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
 from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
@@ -27,7 +29,6 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.session.session import Session
 
-BAD_RECORDS = "bad-records"
 """The value of `--fail-on` that makes bad records a failure."""
 
 _GRACE_S = 25.0

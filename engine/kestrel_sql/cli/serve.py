@@ -20,13 +20,13 @@ from rich.text import Text
 
 from kestrel_sql.cli.broker_options import (
     add_broker_options,
-    memory_registry_of,
     properties_of,
     refuse_broker_options,
-    registry_of,
     run_settings,
     wants_broker,
 )
+from kestrel_sql.cli.options import add_engine_options
+from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
 from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -54,8 +54,8 @@ _COLLECT = 50_000, 20, 100
 """After how many new objects the garbage collector works, and how often its second and third generation."""
 
 
-def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Add the options of `kestrel serve`, but for those that all engines have."""
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare the command."""
     parser = commands.add_parser("serve", help="answer ksqlDB's HTTP API, and show a page at /ui")
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", default="127.0.0.1:8088", help="where to listen (127.0.0.1:8088)")
@@ -85,10 +85,10 @@ def add_serve_parser(commands: argparse._SubParsersAction[argparse.ArgumentParse
         action="store_true",
         help="take over a command topic that ksqlDB wrote, or whose checkpoint is lost",
     )
-    return parser
+    add_engine_options(parser)
 
 
-def serve_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     _check(arguments)
     if arguments.hash_password:

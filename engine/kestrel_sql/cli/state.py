@@ -51,7 +51,7 @@ A checkpoint that a run holds is read as of its last committed batch; only `resc
 _SHOWN = 50
 
 
-def add_state_parser(commands: Any) -> None:
+def add_parser(commands: Any, examples: str) -> None:
     """Add `state` to the commands of the parser."""
     raw = argparse.RawDescriptionHelpFormatter
     help_ = "look into the state of a checkpoint, or rescale it"
@@ -99,7 +99,7 @@ _FUNCTIONS = "functions of your own, as the run has them"
 _SETTINGS = "a setting for a store, such as spark.hadoop.fs.s3a.endpoint=URL; may be repeated"
 
 
-def state_command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
     """Run an action; returns the exit code.
 
     Raises:

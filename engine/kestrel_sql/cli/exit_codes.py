@@ -1,0 +1,15 @@
+"""The exit codes of the command `kestrel`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command tells its caller."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    INTERNAL = 3
+    INTERRUPTED = 130

@@ -1,0 +1,38 @@
+"""The command `kestrel functions`: the functions, or what one takes and gives."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from kestrel_sql.admin.describe import describe
+from kestrel_sql.admin.lists import list_objects
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.cli.exit_codes import ExitCode
+from kestrel_sql.cli.options import add_format_option, add_functions_option
+from kestrel_sql.cli.render import Display
+from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.admin import Describe, ListObjects
+from kestrel_sql.topics.memory import MemoryBroker
+
+
+def add_parser(commands: Any, examples: str) -> None:
+    """Declare the command."""
+    functions = commands.add_parser("functions", help="list the functions, or describe one")
+    functions.add_argument("name", nargs="?", help="a function to describe")
+    add_format_option(functions)
+    add_functions_option(functions)
+
+
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel functions`."""
+    view = EngineView(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
+    display = Display.of(arguments.format, out, errors)
+    if arguments.name:
+        display.answer(describe(Describe("FUNCTION", arguments.name), view))
+    else:
+        display.answer(list_objects(ListObjects("FUNCTIONS"), view))
+    return ExitCode.OK

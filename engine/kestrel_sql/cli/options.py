@@ -1,0 +1,122 @@
+"""Options that several commands share, and what they mean for an engine in memory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
+from kestrel_sql.cli.record_files import Inputs, InputShape
+from kestrel_sql.cli.registry_options import memory_registry_of
+from kestrel_sql.cli.render import Form
+from kestrel_sql.cli.usage import refuse
+from kestrel_sql.errors import EngineError, unreadable
+from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.topic_rules import TopicRule
+from kestrel_sql.session.session import Session
+
+BAD_RECORDS = "bad-records"
+
+
+def add_input_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options for records of files."""
+    inputs = "records of a topic; may be repeated"
+    parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
+    shape = "record: each is {…}, see below; plain: each is a value, without key (default: record)"
+    parser.add_argument("--input-shape", type=InputShape, choices=list(InputShape), help=shape)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of an engine in memory."""
+    setting = "a property; may be repeated"
+    parser.add_argument(
+        "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
+    )
+    add_functions_option(parser)
+
+
+def add_format_option(parser: argparse.ArgumentParser) -> None:
+    """Declare how rows are printed."""
+    help_ = "how rows are printed: a table by default at a terminal, else tab-separated lines with whole values"
+    parser.add_argument("--format", type=Form, choices=list(Form), help=help_)
+
+
+def add_fail_option(parser: argparse.ArgumentParser) -> None:
+    """Declare what is a failure."""
+    help_ = "exit with 1 if a record could not be read, computed or written"
+    parser.add_argument("--fail-on", action="append", default=[], choices=[BAD_RECORDS], help=help_)
+
+
+def add_functions_option(parser: argparse.ArgumentParser) -> None:
+    """Declare the files of a user's functions."""
+    file = "functions of your own: a Python file with decorated functions, which is executed; may be repeated"
+    parser.add_argument("--functions", action="append", default=[], type=Path, metavar="FILE", help=file)
+
+
+def _input(text: str) -> tuple[str, Path]:
+    topic, separator, file = text.partition("=")
+    if not (topic and separator and file):
+        raise argparse.ArgumentTypeError(f"expected TOPIC=FILE, got {text!r}")
+    return topic, Path(file)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def memory_engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
+    """Open an engine in memory as the options say, with what it is fed."""
+    config = Config.of({"auto.offset.reset": "earliest"})
+    for name, value in arguments.set:
+        config = config.with_property(name, value)
+    files: dict[str, list[Path]] = {}
+    for topic, file in arguments.input:
+        files.setdefault(topic, []).append(file)
+    session = Session(
+        config=config, registry=memory_registry_of(arguments), functions=functions_with(arguments.functions)
+    )
+    if not files:
+        refuse(arguments, ("input_shape",), "without --input", "name the files with --input TOPIC=FILE")
+    engine = MemoryEngine(session, by_time=True, topics=TopicRule.BROKER)
+    for topic in files:
+        engine.broker.create(topic)
+    return engine, Inputs(files, arguments.input_shape or InputShape.RECORD)
+
+
+def execute_all(commands: ClientCommands, texts: Iterable[str], folder: Path) -> bool:
+    """Execute texts, and say whether all went well."""
+    well = True
+    try:
+        for text in texts:
+            well = commands.execute(text, folder) and well
+            if not well and commands.on_error is OnError.STOP:
+                break
+    except Leave:
+        pass
+    return well
+
+
+def fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:
+    """Whether bad records make the command fail."""
+    return BAD_RECORDS in arguments.fail_on and bad.total > 0
+
+
+def text_of(path: Path | None) -> str | None:
+    """Return the text of a file, None without one.
+
+    Raises:
+        EngineError: it cannot be read.
+    """
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error

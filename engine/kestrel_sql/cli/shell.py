@@ -1,0 +1,112 @@
+"""The command `kestrel shell`: a prompt, or statements from a text or file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from kestrel_sql.cli.client_commands import ClientCommands, OnError
+from kestrel_sql.cli.exit_codes import ExitCode
+from kestrel_sql.cli.options import (
+    add_engine_options,
+    add_fail_option,
+    add_format_option,
+    add_input_options,
+    execute_all,
+    fails,
+    memory_engine,
+    text_of,
+)
+from kestrel_sql.cli.registry_options import add_registry_option
+from kestrel_sql.cli.remote import RemoteServer, add_remote_options
+from kestrel_sql.cli.render import Display, show_totals, warn
+from kestrel_sql.cli.texts import WELCOME, piped_texts, run_text
+from kestrel_sql.cli.usage import refuse
+from kestrel_sql.queries.bad_records import BadRecords
+
+
+def add_parser(commands: Any, examples: str) -> None:
+    """Declare the command."""
+    raw = argparse.RawDescriptionHelpFormatter
+    shell = commands.add_parser(
+        "shell",
+        help="a prompt, or statements from a text or file",
+        epilog=examples,
+        formatter_class=raw,
+    )
+    shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
+    shell.add_argument("--file", type=Path, metavar="FILE", help="execute the statements of a file and leave")
+    history = "where the prompt keeps its history (default: ~/.kestrel_history)"
+    shell.add_argument("--history", type=Path, metavar="FILE", help=history)
+    add_remote_options(shell)
+    add_registry_option(shell)
+    shell.add_argument(
+        "--on-error",
+        type=OnError,
+        choices=list(OnError),
+        help="whether the statements after one that failed run (default: stop); either way the exit code is 1",
+    )
+    add_format_option(shell)
+    add_fail_option(shell)
+    add_input_options(shell)
+    add_engine_options(shell)
+
+
+_HISTORY = Path.home() / ".kestrel_history"
+
+
+def _check_shell(arguments: argparse.Namespace) -> None:
+    if arguments.server:
+        alone = ("input", "input_shape", "functions", "fail_on")
+        refuse(arguments, alone, "with --server, which has topics and functions of its own", "leave them out")
+    else:
+        refuse(arguments, ("user", "ca"), "without --server", "name the server with --server URL")
+    if arguments.file is not None or arguments.execute is not None or not sys.stdin.isatty():
+        refuse(arguments, ("history",), "without a prompt", "leave it out")
+    else:
+        refuse(arguments, ("on_error",), "at a prompt, which goes on after errors", "leave it out")
+
+
+def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
+    """`kestrel shell`."""
+    _check_shell(arguments)
+    engine, inputs = memory_engine(arguments)
+    server = RemoteServer.of(arguments) if arguments.server else None
+    bad = BadRecords(warn(errors))
+    display = Display.of(arguments.format, out, errors)
+
+    def execute(text: str) -> bool:
+        if server is not None:
+            return server.run_text(text, display)
+        return run_text(engine, text, display, inputs, bad)
+
+    try:
+        commands = ClientCommands(execute, display, arguments.on_error or OnError.STOP)
+        here = Path.cwd() if arguments.file is None else arguments.file.absolute().parent
+        texts: Iterable[str] = [text for text in (text_of(arguments.file), arguments.execute) if text is not None]
+        if not texts and not sys.stdin.isatty():
+            texts = piped_texts(sys.stdin)
+        if texts:
+            done = execute_all(commands, texts, here)
+            show_totals(errors, bad)
+            failed = bool(bad.stopped) or fails(arguments, bad)
+            return ExitCode.OK if done and not failed else ExitCode.REFUSED
+        welcome = WELCOME if server is None else f"{server.version()}. A statement ends with a semicolon; help, exit."
+        from kestrel_sql.cli.prompt import run_shell
+
+        run_shell(
+            engine,
+            out,
+            errors,
+            arguments.history or _HISTORY,
+            run=lambda text: commands.execute(text, here),
+            welcome=welcome,
+        )
+        return ExitCode.OK
+    finally:
+        engine.close()
