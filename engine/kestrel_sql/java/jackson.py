@@ -15,6 +15,7 @@ from typing import Any
 
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.java.time.fields import to_civil
+from kestrel_sql.java.time.sql_text import instant_of
 from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.java.utf16 import units
 from kestrel_sql.types.sql_types import Array, Base, Map, Primitive, SqlType, Struct
@@ -202,14 +203,21 @@ def _write_primitive(value: Any, base: Base) -> str:
         case Base.TIME:
             return f'"{_clock(checked_time(value) // 1_000)}"'
         case Base.TIMESTAMP:
-            days, millis = divmod(value, DAY_MS)
-            return f'"{date_text(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
+            days, millis = divmod(instant_of(value), DAY_MS)
+            return f'"{date_text_of_era(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
         case _:
             return str(value)
 
 
 def date_text(days: int) -> str:
-    """Write days since 1970-01-01 as Java's `yyyy-MM-dd` does: `2021-05-18`; the year is that of its era."""
+    """Write days since 1970-01-01 as Java's LocalDate does: `2021-05-18`; the year before 1 is `0000`."""
+    year, month, day = to_civil(days)
+    sign = "+" if year > 9_999 else "-" if year < 0 else ""
+    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+
+
+def date_text_of_era(days: int) -> str:
+    """Write days since 1970-01-01 as Java's pattern `yyyy-MM-dd` does: the year is that of its era."""
     year, month, day = to_civil(days)
     of_era = year if year > 0 else 1 - year
     return f"{'+' if of_era > 9_999 else ''}{of_era:04d}-{month:02d}-{day:02d}"

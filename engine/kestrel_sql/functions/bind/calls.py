@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.bind.operators import parsed
+from kestrel_sql.functions.bind.operators import converted
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.resolve import (
     Argument,
@@ -73,7 +73,7 @@ def _argument(bound: Bound) -> Argument:
 
 def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> Bound:
     if argument.type is not None:
-        return parsed(argument, target_of(parameter, argument.type))
+        return converted(argument, target_of(parameter, argument.type))
     if isinstance(argument.node, NullLiteral) and is_concrete(parameter.pattern):
         # Spark takes an untyped NULL for a STRING where a function takes STRING and BYTES.
         return replace(argument, type=substitute(parameter.pattern, choice.binding))

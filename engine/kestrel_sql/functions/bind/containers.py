@@ -5,7 +5,7 @@ from __future__ import annotations
 from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, did_you_mean
 from kestrel_sql.functions.bind.common_type import common_type
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.bind.operators import implicitly_cast, parsed
+from kestrel_sql.functions.bind.operators import converted, implicitly_cast
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ArrayConstructor,
@@ -29,7 +29,7 @@ def in_list(node: InList, children: tuple[Bound, ...]) -> Bound:
         TypeMismatchError: there is no common type.
     """
     target = common_type(children)
-    return Bound(node, BOOLEAN, tuple(parsed(child, target) for child in children))
+    return Bound(node, BOOLEAN, tuple(converted(child, target) for child in children))
 
 
 def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:

@@ -21,7 +21,6 @@ from kestrel_sql.sql.nodes.expressions import (
     StringLiteral,
 )
 from kestrel_sql.types.conversion import (
-    PARSED_FROM_STRING,
     base_name,
     can_cast,
     decimal_of,
@@ -60,11 +59,10 @@ def implicitly_cast(bound: Bound, target: SqlType | None) -> Bound:
     return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
 
 
-def parsed(bound: Bound, target: SqlType | None) -> Bound:
-    """Wrap `bound` in a CAST like `implicitly_cast`; a string that is no value of the type is NULL, not an error."""
-    converted = implicitly_cast(bound, target)
-    parses = bound.type == STRING and target in PARSED_FROM_STRING and not isinstance(bound.node, StringLiteral)
-    return replace(converted, implicit=False) if parses else converted
+def converted(bound: Bound, target: SqlType | None) -> Bound:
+    """Wrap `bound` in a CAST like `implicitly_cast`, which catches its own errors, unless it is a literal."""
+    cast = implicitly_cast(bound, target)
+    return cast if isinstance(bound.node, StringLiteral) else replace(cast, implicit=False)
 
 
 def explicit_cast(node: Cast, operand: Bound) -> Bound:

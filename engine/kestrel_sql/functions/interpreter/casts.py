@@ -5,15 +5,15 @@ Converters never get NULL, and raise ValueError or ArithmeticError for a value t
 
 from __future__ import annotations
 
-import base64
 import decimal
 import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kestrel_sql.functions.interpreter.equality import in_hash_map_order
 from kestrel_sql.java.base64_text import decode_base64
-from kestrel_sql.java.jackson import date_text, time_text
+from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
 from kestrel_sql.java.numbers import (
     INT_MAX,
     INT_MIN,
@@ -25,7 +25,7 @@ from kestrel_sql.java.numbers import (
     round_decimal,
     wrap_integer,
 )
-from kestrel_sql.java.time import iso
+from kestrel_sql.java.time import iso, sql_text
 from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
@@ -51,7 +51,7 @@ def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
         case _, Decimal():
             return round_decimal(_to_decimal(value), target)
         case Decimal(), Primitive(Base.STRING):
-            return java_text(value, source)
+            return f"{value:f}"
         case Decimal(), Primitive(Base.DOUBLE):
             return float(value)
         case Decimal(), Primitive():
@@ -80,20 +80,23 @@ def java_text(value: Any, sql_type: SqlType) -> str:
     if value is None:
         return "null"
     match sql_type:
-        case Decimal():
-            return f"{value:f}"
         case Array(item):
             return f"[{', '.join(java_text(v, item) for v in value)}]"
         case Map(key, item):
-            return "{" + ", ".join(f"{java_text(k, key)}={java_text(v, item)}" for k, v in value.items()) + "}"
+            return (
+                "{" + ", ".join(f"{java_text(k, key)}={java_text(v, item)}" for k, v in in_hash_map_order(value)) + "}"
+            )
         case Struct(fields):
-            # Leave out NULL fields, as Spark does.
             shown = (f"{f.name}={java_text(value[f.name], f.type)}" for f in fields if value.get(f.name) is not None)
             return "Struct{" + ",".join(shown) + "}"
         case Primitive(Base.TIME):
             return time_text(value % DAY_MS // 1000)
+        case Primitive(Base.DATE):
+            return sql_text.date_text(value)
+        case Primitive(Base.TIMESTAMP):
+            return sql_text.timestamp_text(value)
         case Primitive(Base.BYTES):
-            return base64.b64encode(value).decode("ascii")
+            return f"java.nio.HeapByteBuffer[pos=0 lim={len(value)} cap={len(value)}]"
         case Primitive(base) if base is not Base.STRING:
             return str(_PRIMITIVE[base, Base.STRING](value))
         case _:
@@ -135,8 +138,8 @@ def _stripped(parse: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _timestamp_text(value: int) -> str:
-    days, millis = divmod(value, DAY_MS)
-    return f"{date_text(days)}T{time_text(millis // 1000)}.{millis % 1000:03d}"
+    days, millis = divmod(sql_text.instant_of(value), DAY_MS)
+    return f"{date_text_of_era(days)}T{time_text(millis // 1000)}.{millis % 1000:03d}"
 
 
 def _time_of_day(value: int) -> str:
@@ -145,7 +148,7 @@ def _time_of_day(value: int) -> str:
 
 
 def _day(value: int) -> int:
-    days = value // DAY_MS
+    days = sql_text.instant_of(value) // DAY_MS
     if not INT_MIN <= days <= INT_MAX:
         raise ArithmeticError(f"day {days} is no DATE")
     return days
@@ -176,7 +179,7 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.STRING, Base.TIME): _stripped(iso.parse_time),
     (Base.TIMESTAMP, Base.STRING): _timestamp_text,
     (Base.TIMESTAMP, Base.DATE): _day,
-    (Base.TIMESTAMP, Base.TIME): lambda value: value % DAY_MS,
+    (Base.TIMESTAMP, Base.TIME): lambda value: sql_text.instant_of(value) % DAY_MS,
     (Base.DATE, Base.STRING): date_text,
     (Base.DATE, Base.TIMESTAMP): lambda value: value * DAY_MS,
     (Base.TIME, Base.STRING): _time_of_day,

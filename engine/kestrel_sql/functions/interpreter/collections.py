@@ -10,9 +10,10 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.interpreter.casts import java_text
-from kestrel_sql.functions.interpreter.equality import distinct, in_hash_map_order, item_key, sort_key
+from kestrel_sql.functions.interpreter.equality import distinct, equality_key, in_hash_map_order, sort_key
 from kestrel_sql.functions.interpreter.scalars import Implementation
 from kestrel_sql.functions.library.spark_sql.size_limits import MAX_ITEMS, check_size
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Primitive, SqlType
 
@@ -36,11 +37,11 @@ def _array_concat(types: CallTypes, first: Items, second: Items) -> Items:
 
 
 def _array_contains(types: CallTypes, items: Items, wanted: Any) -> bool:
-    return item_key(wanted) in map(item_key, items or ())
+    return equality_key(wanted) in map(equality_key, items or ())
 
 
 def _array_remove(types: CallTypes, items: Items, unwanted: Any) -> Items:
-    return None if items is None else [item for item in items if item_key(item) != item_key(unwanted)]
+    return None if items is None else [item for item in items if equality_key(item) != equality_key(unwanted)]
 
 
 def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Implementation:
@@ -51,8 +52,8 @@ def _sets(keep: Callable[[list[Any], list[Any]], list[Any]]) -> Implementation:
 
 
 def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
-    known = set(map(item_key, others))
-    return [item for item in items if (item_key(item) in known) is wanted]
+    known = set(map(equality_key, others))
+    return [item for item in items if (equality_key(item) in known) is wanted]
 
 
 def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> str | None:
@@ -61,7 +62,7 @@ def _array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> 
         return None
     if (not _ordered(types) or item in _NO_TEXT) and any(x is not None for x in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
-    texts = (str(x) if isinstance(item, Decimal) and x is not None else java_text(x, item) for x in items)  # type: ignore[arg-type]
+    texts = (java_text(x, item) for x in items)  # type: ignore[arg-type]
     return (delimiter or "").join(texts)
 
 
@@ -88,13 +89,13 @@ def _array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") -
 def _slice(types: CallTypes, items: Items, start: int | None, end: int | None) -> Items:
     if items is None:
         return None
-    first = 1 if start is None else start
+    skipped = 0 if start is None else wrap_integer(start - 1, 32)
     last = len(items) if end is None else end
-    if first < 1 or last > len(items):
+    if skipped < 0 or last > len(items):
         return None
-    if first - 1 > last:
+    if skipped > last:
         raise ValueError("the end of SLICE is before its start")
-    return items[first - 1 : last]
+    return items[skipped:last]
 
 
 def _series(types: CallTypes, start: int, end: int, step: int | None = None) -> list[int]:

@@ -1,9 +1,9 @@
-"""Compares and orders Python values as Spark does, and orders map entries as a Java HashMap does."""
+"""Compares and orders Python values as Java's `equals` and `compareTo` do, and map entries as its HashMap does."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -12,23 +12,17 @@ from kestrel_sql.java.utf16 import units
 
 
 def equality_key(value: Any) -> Hashable:
-    """Return a key that is equal for equal values: NULL equals NULL, NaN equals NaN, the order of a map is ignored."""
-    return _key(value, lambda number: "NaN" if math.isnan(number) else number)
+    """Return a key that is equal where Java's `equals` is true.
 
-
-def item_key(value: Any) -> Hashable:
-    """Return a key that is equal where Java's `equals` is true, as between items of arrays: -0.0 is not 0.0."""
-    return _key(value, lambda number: ("double", repr(number)))
-
-
-def _key(value: Any, of_double: Callable[[float], Hashable]) -> Hashable:
+    NULL equals NULL, NaN equals NaN, -0.0 is not 0.0, the order of a map is ignored.
+    """
     match value:
         case float():
-            return of_double(value)
+            return ("double", repr(value))
         case list():
-            return ("array", *(_key(item, of_double) for item in value))
+            return ("array", *map(equality_key, value))
         case dict():
-            return ("map", frozenset((key, _key(item, of_double)) for key, item in value.items()))
+            return ("map", frozenset((key, equality_key(item)) for key, item in value.items()))
         case _:
             return (value,)
 
@@ -36,13 +30,14 @@ def _key(value: Any, of_double: Callable[[float], Hashable]) -> Hashable:
 def sort_key(value: Any) -> Any:
     """Return a sort key for values of one type, in the order of Java.
 
-    NaN is the greatest number, strings sort by UTF-16 units, bytes are signed, and arrays sort by item.
+    NaN is the greatest number, -0.0 comes before 0.0, strings sort by UTF-16 units, bytes are signed, and arrays sort
+    by item.
     """
     match value:
         case str():
             return units(value)
         case float():
-            return (math.isnan(value), 0.0 if math.isnan(value) else value)
+            return (True,) if math.isnan(value) else (False, value, math.copysign(1.0, value))
         case bytes():
             return bytes(byte ^ 0x80 for byte in value)
         case list():
@@ -73,5 +68,5 @@ def distinct(items: Iterable[Any]) -> list[Any]:
     """Return the items without later duplicates."""
     unique: dict[Hashable, Any] = {}
     for item in items:
-        unique.setdefault(item_key(item), item)
+        unique.setdefault(equality_key(item), item)
     return list(unique.values())

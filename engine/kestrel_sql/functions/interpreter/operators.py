@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ def compare(op: ComparisonOp, left: Any, right: Any, left_type: SqlType | None, 
     if is_container(left_type) and not can_be_equal(left_type, right_type):
         left, right = (value if value is None else side for value, side in ((left, "left"), (right, "right")))
     left, right = as_comparable_numbers(_as_written(left, right), _as_written(right, left))
+    if isinstance(left, float) and isinstance(right, float):
+        return _DOUBLES[op](left, right)
     if op is ComparisonOp.IS_NOT_DISTINCT_FROM:
         return equality_key(left) == equality_key(right)
     if op is ComparisonOp.IS_DISTINCT_FROM:
@@ -44,6 +47,30 @@ def _as_written(value: Any, other: Any) -> Any:
         raise ArithmeticError("Infinite or NaN")
     return decimal.Decimal(java_double(value))
 
+
+def equals_item(value: Any, item: Any, value_type: SqlType | None, item_type: SqlType | None) -> bool:
+    """Whether a value equals an item of IN, as Java's `equals` has it: NaN equals NaN, and -0.0 is not 0.0."""
+    left, right = as_comparable_numbers(value, item)
+    if isinstance(left, float) and isinstance(right, float):
+        return equality_key(left) == equality_key(right)
+    return compare(ComparisonOp.EQUAL, left, right, value_type, item_type)
+
+
+def _differs(left: float, right: float) -> bool:
+    return left < right or left > right
+
+
+_DOUBLES: Mapping[ComparisonOp, Callable[[float, float], bool]] = {
+    ComparisonOp.EQUAL: operator.eq,
+    ComparisonOp.NOT_EQUAL: _differs,
+    ComparisonOp.LESS_THAN: operator.lt,
+    ComparisonOp.LESS_THAN_OR_EQUAL: operator.le,
+    ComparisonOp.GREATER_THAN: operator.gt,
+    ComparisonOp.GREATER_THAN_OR_EQUAL: operator.ge,
+    ComparisonOp.IS_DISTINCT_FROM: _differs,
+    ComparisonOp.IS_NOT_DISTINCT_FROM: lambda left, right: not _differs(left, right),
+}
+"""NaN is neither less than a number nor equal to it nor greater, and so not distinct from it."""
 
 _COMPARISONS: Mapping[ComparisonOp, Callable[[Any, Any], bool]] = {
     ComparisonOp.EQUAL: lambda left, right: equality_key(left) == equality_key(right),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
+from kestrel_sql.functions.library.spark_sql.arrays import comparable
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, op
-from kestrel_sql.types.sql_types import Map, SqlType, contains_map
 
 
 @scalar("(first T, other T...) -> T", nulls=Nulls.BODY)
@@ -33,14 +33,7 @@ def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
 
     Example: NULLIF('n/a', 'n/a') -> NULL
     """
-    return if_(op(exp.EQ, _comparable(value, types.returns), _comparable(unwanted, types.returns)), null(), value)
-
-
-def _comparable(value: Tree, sql_type: SqlType) -> Tree:
-    # Spark cannot compare values that contain a map.
-    if isinstance(sql_type, Map) and not contains_map(sql_type.value):
-        return call("array_sort", call("map_entries", value))
-    return call("to_json", call("array", value)) if contains_map(sql_type) else value
+    return if_(op(exp.EQ, comparable(value, types.returns), comparable(unwanted, types.returns)), null(), value)
 
 
 @scalar("(column T) -> T", nulls=Nulls.BODY)

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import lru_cache
 
 from kestrel_sql.java.time.fields import to_days
+from kestrel_sql.java.time.sql_text import GREGORIAN_START
 from kestrel_sql.java.time.text_parts import DAYS, MONTHS
 from kestrel_sql.java.time.zone_names import zone_names
 from kestrel_sql.types.time_units import DAY_MS
@@ -22,7 +23,6 @@ _CACHED = 1000
 _MAX_LENGTH = 10_000
 _MAX_INT = 2**31 - 1
 _MAX_DIGITS = 10
-_GREGORIAN_START = to_days(1582, 10, 15)
 _CENTURY_BACK = 80
 
 
@@ -313,7 +313,7 @@ def _days(fields: CalendarFields) -> int:
         month, day = fields.get(CalendarField.MONTH, 1), fields.get(CalendarField.DAY, 1)
     years, month = divmod(month - 1, 12)
     days = to_days(year + years, month + 1, 1) + day - 1
-    return days if days >= _GREGORIAN_START else _julian_days(year + years, month + 1) + day - 1
+    return days if days >= GREGORIAN_START else _julian_days(year + years, month + 1) + day - 1
 
 
 def _julian_days(year: int, month: int) -> int:

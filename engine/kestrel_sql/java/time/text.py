@@ -20,6 +20,7 @@ from kestrel_sql.java.time.fields import (
 from kestrel_sql.java.time.fixed_width import layout_of
 from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.java.time.resolve import Resolved, resolve
+from kestrel_sql.java.time.sql_text import instant_of
 from kestrel_sql.java.time.zones import Zone
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -56,6 +57,7 @@ def format_instant(millis: int, pattern: str, zone: Zone) -> str:
     Raises:
         ValueError: the pattern is invalid.
     """
+    millis = instant_of(millis)
     second = millis // 1_000
     offset = zone.offset_at(second)
     days, of_day = divmod(second + offset, _DAY_SECONDS)

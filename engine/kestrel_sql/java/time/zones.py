@@ -18,6 +18,7 @@ _MAX_OFFSET = 18 * 3_600
 _EPOCH = datetime(1970, 1, 1)
 _CYCLE_SECONDS = 146_097 * 86_400
 _FIRST_SECOND = -62_135_596_800 + 2 * 86_400
+_SECOND_OF_1900, _SECOND_OF_2037 = -2_208_988_800, 2_114_380_800
 _LAST_SECOND = 253_402_300_799 - 2 * 86_400
 
 
@@ -39,6 +40,16 @@ class Zone:
         if self.region is None:
             return self.fixed
         return _seconds(self._aware(_within_years(second)).utcoffset())
+
+    def calendar_offset_at(self, second: int) -> int:
+        """Return the offset in seconds that the `java.util.TimeZone` of this id has at an instant (seconds).
+
+        It knows no offset before 1900, no seconds of an offset, and of the prefixes only `GMT`.
+        """
+        if self.region is None:
+            is_known = self.is_offset or self.id.startswith("GMT")
+            return self.fixed if is_known and self.fixed % 60 == 0 else 0
+        return self.offset_at(second) if second >= _SECOND_OF_1900 else _standard_offset(self)
 
     def abbreviation_at(self, second: int) -> str:
         """Return the abbreviation of the zone at an instant (seconds); a number such as `-03` if it has none."""
@@ -63,6 +74,12 @@ class Zone:
 
 def _seconds(offset: timedelta | None) -> int:
     return int(offset.total_seconds()) if offset is not None else 0
+
+
+@lru_cache(maxsize=1024)
+def _standard_offset(zone: Zone) -> int:
+    """The least offset of a year to come: summer time is never less."""
+    return min(zone.offset_at(second) for second in range(_SECOND_OF_2037, _SECOND_OF_2037 + 366 * 86_400, 7 * 86_400))
 
 
 def _within_years(second: int) -> int:

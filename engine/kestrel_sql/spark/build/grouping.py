@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.casts import java_text
+from kestrel_sql.spark.compile.calls import java_text
 from kestrel_sql.spark.compile.context import Fault
 from kestrel_sql.spark.compile.expressions import compile_expression, typed
 from kestrel_sql.spark.compile.sql import Tree
@@ -28,7 +28,8 @@ def grouped_key(
     """
     row = source.part(part)
     scope = scope_of(source.schema)
-    components: list[tuple[Tree, Tree]] = []
+    components: list[Tree] = []
+    texts: list[Tree] = []
     usable: list[Tree] = [s.is_not_null(row)]
     faults: list[Fault] = []
     for index, expression in enumerate(expressions):
@@ -47,9 +48,11 @@ def grouped_key(
                 s.all_of(s.is_not_null(row), empty), f"Group-by column with index {index} resolved to null. {EXCLUDED}"
             )
         )
-        components.append((typed(result.value, bound), java_text(result.value, bound.type or STRING)))
-    if joined and len(components) > 1:
-        text = s.call("concat_ws", s.text("|+|"), *(part for _, part in components))
+        components.append(typed(result.value, bound))
+        if joined:
+            texts.append(java_text(result.value, bound.type or STRING, context))
+    if len(texts) > 1:
+        text = s.call("concat_ws", s.text("|+|"), *texts)
         return s.named_struct([(schema.key[0].name, text)]), s.all_of(*usable), tuple(faults)
-    key = s.named_struct([(column.name, tree) for column, (tree, _) in zip(schema.key, components, strict=True)])
+    key = s.named_struct([(column.name, tree) for column, tree in zip(schema.key, components, strict=True)])
     return key, s.all_of(*usable), tuple(faults)

@@ -12,6 +12,7 @@ from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.expressions.of_row import RowExpression
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Checked, Nulls, Runs, Scalar, SparkLambda, Tabular
+from kestrel_sql.functions.interpreter import casts
 from kestrel_sql.functions.library.spark_sql.expressions import is_large, is_simple, let
 from kestrel_sql.functions.library.text.like import escaped_like_regex
 from kestrel_sql.spark.compile import comparisons
@@ -225,6 +226,28 @@ def evaluated_call(
     result = python_result(stand_in, CallTypes(types, bound.type), arguments, context)
     failed = s.any_of(argument.fails for argument in arguments)
     return Checked(result.value, s.any_of([failed, result.fails]), null_on_failure=failed is None)
+
+
+def java_text(value: Tree, sql_type: SqlType, context: Context) -> Tree:
+    """A value as Java's `toString` writes it; NULL stays NULL."""
+    if sql_type in (t.BOOLEAN, t.INTEGER, t.BIGINT, t.DOUBLE, t.STRING):
+        return s.cast(value, t.STRING)
+    function = Scalar(
+        name="text",
+        signatures=(),
+        body=_text,
+        runs=Runs.PYTHON,
+        nulls=Nulls.PROPAGATE,
+        with_types=True,
+        returns=None,
+        display_name="",
+        doc="",
+    )
+    return python_result(function, CallTypes((sql_type,), t.STRING), [Checked(value)], context).value
+
+
+def _text(types: CallTypes, value: Any) -> str:
+    return casts.java_text(value, types.arguments[0])  # type: ignore[arg-type]
 
 
 def evaluated_expression(

@@ -1,7 +1,7 @@
 """Compiles CAST between SQL types (rules L4.6).
 
 Each function takes a Spark tree that does not fail and returns `Checked`, with `fails` true where ksqlDB throws. A NULL
-operand gives NULL and never fails. A DOUBLE becomes a DECIMAL in Python (`python_only.takes_digits`).
+operand gives NULL and never fails. Some casts run in Python (`python_only.runs_by_row`).
 """
 
 from __future__ import annotations
@@ -93,8 +93,6 @@ def _once(value: Tree, source: SqlType, target: SqlType) -> Checked:
 
 def _composite(value: Tree, source: SqlType, target: SqlType) -> Checked:
     match source, target:
-        case ((Array() | Map() | Struct()), Primitive(Base.STRING)):
-            return Checked(java_text(value, source))
         case Array(a_item), Array(b_item):
             return _array(value, a_item, b_item)
         case Map(), Map():
@@ -125,57 +123,8 @@ def _small_text(value: Tree, scale: int) -> Tree:
     return s.call("concat", sign, s.cast(whole, t.STRING), s.text("."), exact)
 
 
-def java_text(value: Tree, sql_type: SqlType) -> Tree:
-    """A value as Java's `toString` writes it. NULL stays NULL at the top, and is `null` inside."""
-    match sql_type:
-        case Primitive(Base.STRING):
-            return value
-        case Decimal(_, scale):
-            return decimal_text(value, scale)
-        case Array(item):
-            body = _element_text(lambda x: java_text(x, item))
-            return s.call(
-                "concat", s.text("["), s.call("array_join", s.call("transform", value, body), s.text(", ")), s.text("]")
-            )
-        case Map(key, item):
-            x = _fresh()
-            entry = s.call(
-                "concat",
-                _or_null_text(java_text(_part(x, "key"), key)),
-                s.text("="),
-                _or_null_text(java_text(_part(x, "value"), item)),
-            )
-            entries = s.call("transform", s.call("map_entries", value), s.lambda_([x], entry))
-            return s.call("concat", s.text("{"), s.call("array_join", entries, s.text(", ")), s.text("}"))
-        case Struct(fields):
-            parts = [s.call("concat", s.text(f"{f.name}="), java_text(_field(value, f.name), f.type)) for f in fields]
-            joined = s.call("array_join", s.call("array", *(parts or [s.null_of(t.STRING)])), s.text(","))
-            return s.if_(
-                s.is_null(value), s.null_of(t.STRING), s.call("concat", s.text("Struct{"), joined, s.text("}"))
-            )
-        case Primitive(Base.TIME):
-            return s.call("date_format", s.call("timestamp_millis", s.cast(value, t.BIGINT)), s.text("HH:mm:ss"))
-        case Primitive(Base.DATE | Base.TIMESTAMP | Base.BYTES):
-            return cast_checked(value, sql_type, t.STRING).value if sql_type != t.BYTES else s.call("base64", value)
-        case _:
-            return s.cast(value, t.STRING)
-
-
-def _element_text(render: Callable[[Tree], Tree]) -> Tree:
-    x = _fresh()
-    return s.lambda_([x], _or_null_text(render(exp.to_identifier(x))))
-
-
-def _or_null_text(value: Tree) -> Tree:
-    return s.call("coalesce", value, s.text("null"))
-
-
 def _fresh() -> str:
     return f"e{next(_names)}"
-
-
-def _part(variable: str, field: str) -> Tree:
-    return exp.Dot(this=exp.to_identifier(variable), expression=exp.to_identifier(field, quoted=True))
 
 
 def _field(value: Tree, field: str) -> Tree:

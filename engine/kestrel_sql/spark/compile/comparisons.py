@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked
+from kestrel_sql.functions.library.spark_sql.arrays import comparable
 from kestrel_sql.functions.library.spark_sql.expressions import is_simple, java_order
 from kestrel_sql.functions.library.text.like import ANY, LINE_ENDS, like_regex, plain_part
 from kestrel_sql.spark.compile import sql as s
@@ -13,7 +14,7 @@ from kestrel_sql.spark.types import MAX_PRECISION
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal, decimal_of, is_container
-from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType
 from kestrel_sql.types.time_units import DAY_MS
 
 _KINDS: dict[ComparisonOp, type[exp.Binary]] = {
@@ -51,7 +52,9 @@ def compare(op: ComparisonOp, left: Tree, right: Tree, left_type: SqlType | None
         left_type = right_type = t.INTEGER
     elif is_container(left_type) and left_type != right_type:
         left, right = s.cast(left, _of_any_precision(left_type)), s.cast(right, _of_any_precision(right_type))
-    left, right = (_comparable(tree, sql_type) for tree, sql_type in ((left, left_type), (right, right_type)))
+    if t.DOUBLE in (left_type, right_type):
+        return _compare_doubles(op, *(_as_double(each, of) for each, of in ((left, left_type), (right, right_type))))
+    left, right = comparable(left, left_type), comparable(right, right_type)
     if op in _ORDERS and not (left_type == t.STRING and any(map(_is_below_surrogates, (left, right)))):
         left, right = java_order(left, left_type), java_order(right, right_type)
     if _beyond_decimal(left_type, right_type):
@@ -97,26 +100,18 @@ def _whole_and_rest(value: Tree) -> Tree:
     return s.if_(s.is_null(value), s.NULL, s.named_struct([("w", whole), ("r", rest)]))
 
 
-def _comparable(value: Tree, sql_type: SqlType | None) -> Tree:
-    """Replace maps by lists of their entries, sorted by key, because Spark does not compare maps."""
-    if sql_type is None or not t.contains_map(sql_type):
-        return value
-    match sql_type:
-        case Map(_, item):
-            x = exp.to_identifier("c")
-            part = [exp.Dot(this=x.copy(), expression=exp.to_identifier(name)) for name in ("key", "value")]
-            entry = s.named_struct([("key", part[0]), ("value", _comparable(part[1], item))])
-            return s.call("sort_array", s.call("transform", s.call("map_entries", value), s.lambda_(["c"], entry)))
-        case Array(item):
-            return s.call("transform", value, s.lambda_(["a"], _comparable(exp.to_identifier("a"), item)))
-        case Struct(fields):
-            parts = [
-                (f.name, _comparable(exp.Dot(this=value, expression=exp.to_identifier(f.name, quoted=True)), f.type))
-                for f in fields
-            ]
-            return s.if_(s.is_null(value), s.NULL, s.named_struct(parts))
-        case _:
-            return value
+def _as_double(value: Tree, sql_type: SqlType | None) -> Tree:
+    return value if sql_type == t.DOUBLE else s.cast(value, t.DOUBLE)
+
+
+def _compare_doubles(op: ComparisonOp, left: Tree, right: Tree) -> Tree:
+    """Compare two DOUBLEs: NaN is neither less than a number nor equal to it nor greater, so not distinct from it."""
+    numbers = [each if s.is_constant(each) else s.call("nanvl", each, s.null_of(t.DOUBLE)) for each in (left, right)]
+    if not op.takes_null:
+        return s.coalesce_false(s.binary(_KINDS[op], *numbers))
+    one_is_null = s.binary(exp.NEQ, s.is_null(left), s.is_null(right))
+    distinct = s.call("coalesce", s.binary(exp.NEQ, *numbers), one_is_null)
+    return distinct if op is ComparisonOp.IS_DISTINCT_FROM else s.not_(distinct)
 
 
 def _as_instant(value: Tree, sql_type: SqlType | None) -> Tree:

@@ -21,7 +21,7 @@ from kestrel_sql.spark.compile import arithmetic, casts, comparisons
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.calls import compile_call, compile_like, evaluated_call, evaluated_expression
 from kestrel_sql.spark.compile.context import Context, Fault
-from kestrel_sql.spark.compile.python_only import is_lambda_or_unit, needs_interpreter, takes_digits
+from kestrel_sql.spark.compile.python_only import is_lambda_or_unit, needs_interpreter, runs_by_row
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.compile.wide_decimals import is_over_wide, over_wide, uses_null_key
 from kestrel_sql.sql.format.statements import format_expression
@@ -206,7 +206,7 @@ def _(node: e.Comparison, bound: Bound, children: list[Checked], context: Contex
 def _compared(op: e.ComparisonOp, sides: Sequence[Bound], operands: Sequence[Checked], context: Context) -> Checked:
     left, right = operands
     compared = Bound(e.Comparison(op, sides[0].node, sides[1].node), t.BOOLEAN, tuple(sides))
-    if takes_digits(compared):
+    if runs_by_row(compared):
         result = _evaluated(compared, operands, context)
     else:
         result = Checked(comparisons.compare(op, left.value, right.value, sides[0].type, sides[1].type))
@@ -238,7 +238,7 @@ def _(node: e.Between, bound: Bound, children: list[Checked], context: Context) 
         return s.binary(exp.And, above.value, below.value)
 
     above, below = between(operand.value, lower, upper)
-    if is_large(operand.value) and not takes_digits(bound):
+    if is_large(operand.value) and not runs_by_row(bound):
         both = let([operand.value, lower.value, upper.value], inside)
     else:
         both = s.binary(exp.And, above.value, below.value)
@@ -251,6 +251,10 @@ def _(node: e.InList, bound: Bound, children: list[Checked], context: Context) -
     operand, *items = children
     fails = s.any_of([operand.fails, *(item.fails for item in items)])
     own, *types = (child.type for child in bound.children)
+    if own == t.DOUBLE:
+        # As texts, NaN equals itself and -0.0 is not 0.0.
+        texts = [s.cast(child.value, t.STRING) for child in children]
+        return Checked(s.coalesce_false(s.is_in(texts[0], texts[1:])), fails)
     if own is not None and not t.contains_map(own) and all(sql_type == own for sql_type in types):
         return Checked(s.coalesce_false(s.is_in(operand.value, [item.value for item in items])), fails)
     pairs = zip(items, types, strict=True)
@@ -338,7 +342,7 @@ def _(node: e.Cast, bound: Bound, children: list[Checked], context: Context) -> 
     (operand,) = children
     if bound.type is None:
         return operand
-    if takes_digits(bound):
+    if runs_by_row(bound):
         result = _evaluated(bound, children, context)
     else:
         result = casts.cast_checked(operand.value, bound.children[0].type, bound.type)
@@ -397,7 +401,8 @@ def _constructed(
 @translate.register
 def _(node: e.Subscript, bound: Bound, children: list[Checked], context: Context) -> Checked:
     base, index = children
-    fails = s.any_of([base.fails, index.fails])
+    index_fails = None if index.fails is None else s.all_of(s.is_not_null(base.value), index.fails)
+    fails = s.any_of([base.fails, index_fails])
     null_on_failure = base.is_null_on_failure and index.is_null_on_failure
     if isinstance(of := bound.children[0].type, Map):
         if not can_be_equal(bound.children[1].type, of.key):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 
 from sqlglot import exp
 
 from kestrel_sql.functions.declaration import Checked
 from kestrel_sql.functions.library.spark_sql.expressions import let
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN, JAVA_BLANKS
-from kestrel_sql.java.time import iso
+from kestrel_sql.java.time import iso, sql_text
 from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
@@ -130,6 +130,7 @@ def timestamp_to_string(value: Tree) -> Checked:
 
     def written(millis: Tree) -> Tree:
         usual = s.call("date_format", _instant(millis), s.text("yyyy-MM-dd'T'HH:mm:ss.SSS"))
+        millis = _read(millis)
         clock = s.call("date_format", _instant(s.call("pmod", millis, s.bigint(DAY_MS))), s.text("'T'HH:mm:ss.SSS"))
         far = s.call("concat", let([_days(millis)], _far_day), clock)
         first, last = s.bigint(_FIRST_DAY * DAY_MS), s.bigint((_LAST_DAY + 1) * DAY_MS - 1)
@@ -138,8 +139,14 @@ def timestamp_to_string(value: Tree) -> Checked:
     return Checked(let([value], written))
 
 
-def _far_day(days: Tree) -> Tree:
-    """Write a day of any year with its year of era, as Java's `yyyy` does.
+def _read(millis: Tree) -> Tree:
+    """The instant that a Timestamp of so many ms stands for (`java.time.sql_text.instant_of`)."""
+    wrapped = s.binary(exp.Add, s.bigint(sql_text.LAST_SECOND_MS), s.call("pmod", millis, s.bigint(1_000)))
+    return s.if_(s.binary(exp.LT, millis, s.bigint(sql_text.FIRST_MS)), wrapped, millis.copy())
+
+
+def _far_day(days: Tree, *, of_era: bool = True) -> Tree:
+    """Write a day of any year, with its year of era as Java's `yyyy` does, or else as Java's LocalDate does.
 
     Spark fails for years beyond its own, so it writes the same day in another cycle of 400 years.
     """
@@ -148,10 +155,12 @@ def _far_day(days: Tree) -> Tree:
     day = s.call("date_from_unix_date", s.cast(rest, t.INTEGER))
     year = s.binary(exp.Add, s.call("year", day), s.binary(exp.Mul, cycles, s.bigint(_CYCLE_YEARS)))
     # Year 0 is year 1 before our era.
-    of_era = s.call("greatest", year, s.binary(exp.Sub, s.bigint(1), year))
-    sign = s.if_(s.binary(exp.GT, of_era, s.bigint(9_999)), s.text("+"), s.text(""))
+    digits = s.call("greatest", year, s.binary(exp.Sub, s.bigint(1), year)) if of_era else s.call("abs", year)
+    minus = s.if_(s.binary(exp.LT, year, s.bigint(0)), s.text("-"), s.text(""))
+    beyond = s.binary(exp.GT, digits if of_era else year, s.bigint(9_999))
+    sign = s.if_(beyond, s.text("+"), s.text("") if of_era else minus)
     return s.call(
-        "concat", sign, s.call("format_string", s.text("%04d"), of_era), s.call("date_format", day, s.text("-MM-dd"))
+        "concat", sign, s.call("format_string", s.text("%04d"), digits), s.call("date_format", day, s.text("-MM-dd"))
     )
 
 
@@ -163,7 +172,7 @@ def _days(value: Tree) -> Tree:
 
 def timestamp_to_date(value: Tree) -> Checked:
     """Return the day of a timestamp; a day of more than 32 bits fails."""
-    days = _days(value)
+    days = _days(_read(value))
     least, most = s.bigint(INT_MIN), s.bigint(INT_MAX)
     inside = s.all_of(s.binary(exp.GTE, days, least), s.binary(exp.LTE, days.copy(), most))
     return null_means_failure(value, s.if_(inside, s.cast(days.copy(), t.INTEGER), s.null_of(t.INTEGER)))
@@ -171,7 +180,7 @@ def timestamp_to_date(value: Tree) -> Checked:
 
 def timestamp_to_time(value: Tree) -> Checked:
     """Return the ms of the day of a timestamp."""
-    return Checked(s.cast(s.call("pmod", value, s.bigint(DAY_MS)), t.INTEGER))
+    return Checked(s.cast(s.call("pmod", _read(value), s.bigint(DAY_MS)), t.INTEGER))
 
 
 def date_to_string(value: Tree) -> Checked:
@@ -180,7 +189,7 @@ def date_to_string(value: Tree) -> Checked:
     def written(days: Tree) -> Tree:
         usual = s.cast(s.call("date_from_unix_date", days), t.STRING)
         inside = exp.Between(this=days, low=s.integer(_FIRST_DAY), high=s.integer(_LAST_DAY))
-        return s.if_(inside, usual, let([s.cast(days, t.BIGINT)], _far_day))
+        return s.if_(inside, usual, let([s.cast(days, t.BIGINT)], partial(_far_day, of_era=False)))
 
     return Checked(let([value], written))
 

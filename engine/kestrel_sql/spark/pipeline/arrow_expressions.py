@@ -83,13 +83,24 @@ def computed(tree: exp.Expr, inner: Callable[[exp.Expr], Value]) -> Value:
             return _is_null(inner(content))
         case exp.Unary(this=content) if type(tree) in _UNARY:
             return _unary(*_UNARY[type(tree)], inner(content))
-        case exp.Anonymous(this="coalesce", expressions=[content, exp.Boolean(this=flag)]):
-            return _unary(lambda value: pc.fill_null(value, flag), _BOOLEAN, inner(content))
+        case exp.Anonymous(this=name, expressions=[content, other]) if isinstance(other, exp.Boolean | exp.Cast):
+            return _unary(*_call(name, other), inner(content))
         case exp.Connector() if type(tree) in _CONNECTORS:
             # It is flattened, because it may be longer than Python's recursion limit.
             return _connected(_CONNECTORS[type(tree)], [inner(part) for part in tree.flatten(unnest=False)])
         case exp.Binary(this=left, expression=right) if type(tree) in _OPERATIONS:
             return _operation(_OPERATIONS[type(tree)], inner(left), inner(right), type(tree) in _COMPARISONS)
+        case _:
+            raise NotOnArrowError
+
+
+def _call(name: str, other: exp.Expr) -> tuple[Callable[[Any], Any], Collection[pa.DataType]]:
+    """A call whose second argument is a constant: COALESCE with a BOOLEAN, or NANVL with NULL."""
+    match name, other:
+        case "coalesce", exp.Boolean(this=flag):
+            return lambda value: pc.fill_null(value, flag), _BOOLEAN
+        case "nanvl", exp.Cast(this=exp.Null()):
+            return lambda value: pc.if_else(pc.is_nan(value), None, value), {pa.float64()}
         case _:
             raise NotOnArrowError
 

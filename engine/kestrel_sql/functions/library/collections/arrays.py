@@ -270,7 +270,8 @@ def slice_(items: Tree, start: Tree, end: Tree) -> Checked:
     first = call("coalesce", start, number(1))
 
     def within(a: Tree, first: Tree, last: Tree) -> Tree:
-        return all_of(op(exp.GTE, first, number(1)), op(exp.LTE, last, call("array_size", a)))
+        # As in Java, the smallest INT less 1 is the largest.
+        return all_of(op(exp.GTE, op(exp.Sub, first, number(1)), number(0)), op(exp.LTE, last, call("array_size", a)))
 
     def crossed(first: Tree, last: Tree) -> Tree:
         return op(exp.GT, op(exp.Sub, first, number(1)), last)

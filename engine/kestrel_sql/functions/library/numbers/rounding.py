@@ -20,6 +20,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
     double,
     if_,
     is_null,
+    is_ordered_otherwise,
     java_order,
     let,
     null,
@@ -29,7 +30,7 @@ from kestrel_sql.functions.library.spark_sql.expressions import (
 )
 from kestrel_sql.java.numbers import ROUNDING, java_double
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
-from kestrel_sql.types.sql_types import STRING, Decimal, SqlType
+from kestrel_sql.types.sql_types import Decimal, SqlType
 
 _MOST_PLACES = 8 * (2**26 + 1)
 """So many digits more or less than a number has, Java's BigInteger cannot count: 4 bits a digit, in 2^26 words."""
@@ -287,9 +288,9 @@ def _extreme(types: CallTypes, function: str, values: Sequence[Tree]) -> Tree:
         return values[0]
     if isinstance(types.returns, Decimal):
         return call(function, *(cast_decimal(value, decimal_of(types.returns)) for value in values))
-    if types.returns == STRING:
+    if is_ordered_otherwise(types.returns):
         keyed = [
-            if_(is_null(v), null(), call("named_struct", text("k"), java_order(v, STRING), text("v"), v))
+            if_(is_null(v), null(), call("named_struct", text("k"), java_order(v, types.returns), text("v"), v))
             for v in values
         ]
         return exp.Dot(this=call(function, *keyed), expression=exp.to_identifier("v"))

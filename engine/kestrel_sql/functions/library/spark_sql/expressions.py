@@ -8,7 +8,7 @@ from itertools import islice
 
 from sqlglot import exp
 
-from kestrel_sql.types.sql_types import BYTES, STRING, Decimal, SqlType
+from kestrel_sql.types.sql_types import BYTES, DOUBLE, STRING, Decimal, SqlType
 
 Tree = exp.Expression
 
@@ -140,15 +140,21 @@ def signed_order(value: Tree) -> Tree:
 
 
 def java_order(value: Tree, sql_type: SqlType | None) -> Tree:
-    """Turn a value into one that Spark orders as Java does the value: bytes are signed, strings UTF-16 units."""
+    """Turn a value into one that Spark orders as Java does.
+
+    Bytes are signed, strings UTF-16 units, -0.0 comes before 0.0.
+    """
     if sql_type == BYTES:
         return signed_order(value)
+    if sql_type == DOUBLE:
+        negative_zero = op(exp.EQ, cast(value, "STRING"), text("-0.0"))
+        return call("named_struct", text("d"), value, text("p"), not_(negative_zero))
     return call("encode", value, text("UTF-16BE")) if sql_type == STRING else value
 
 
 def is_ordered_otherwise(sql_type: SqlType | None) -> bool:
     """Whether Spark orders the values of a type otherwise than Java (see `java_order`)."""
-    return sql_type in (BYTES, STRING)
+    return sql_type in (BYTES, DOUBLE, STRING)
 
 
 def is_large(tree: Tree) -> bool:

@@ -12,14 +12,18 @@ MAX_ITEMS = 1 << 20
 """The limit of items of an array."""
 
 
+class TooLargeError(ValueError):
+    """The result of a function would exceed its limit."""
+
+
 def check_size(size: int, limit: int = MAX_SIZE) -> None:
     """Reject a result of `size` characters, bytes or items.
 
     Raises:
-        ValueError: the size exceeds the limit.
+        TooLargeError: the size exceeds the limit.
     """
     if size > limit:
-        raise ValueError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
+        raise TooLargeError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
 
 
 def too_large(size: Tree, limit: int = MAX_SIZE) -> Tree:

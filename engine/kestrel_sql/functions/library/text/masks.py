@@ -33,7 +33,7 @@ def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tup
     if count is None or count < 0:
         raise ValueError(f"the number of characters must not be negative: {count}")
     for mask in masks:
-        if mask is not None and len(mask) != 1:
+        if mask is not None and len(units(mask)) != 1:
             raise ValueError(f"a mask must be one character: '{mask}'")
     return count, masks or _DEFAULTS
 

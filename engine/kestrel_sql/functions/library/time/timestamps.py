@@ -10,6 +10,7 @@ from sqlglot import exp
 from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
 from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, op
 from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_bigint
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.zones import zone_of
 
@@ -68,8 +69,8 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     Example: CAST(CONVERT_TZ(FROM_UNIXTIME(0), '+0200', 'Asia/Tokyo') AS STRING) -> '1970-01-01T07:00:00.000'
     """
     second = timestamp // 1_000
-    difference = zone_of(to_zone).offset_at(second) - zone_of(from_zone).offset_at(second)
-    return to_bigint(timestamp + difference * 1_000)
+    difference = zone_of(to_zone).calendar_offset_at(second) - zone_of(from_zone).calendar_offset_at(second)
+    return wrap_integer(timestamp + difference * 1_000, 64)
 
 
 @python_scalar(
