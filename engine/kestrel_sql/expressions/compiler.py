@@ -19,8 +19,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar, Tabular
 from kestrel_sql.functions.interpreter.casts import cast_value
 from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as OF_COLLECTIONS
-from kestrel_sql.functions.interpreter.equality import as_comparable_numbers
-from kestrel_sql.functions.interpreter.operators import compare, compute
+from kestrel_sql.functions.interpreter.operators import compare, compute, equals_item
 from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as OF_SCALARS
 from kestrel_sql.functions.library.text.like import like_pattern
 from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
@@ -258,12 +257,19 @@ def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: E
     def body(first: Any, second: Any) -> bool:
         return compare(op, first, second, of_left, of_right)
 
+    if op.takes_null:
+        return _applied(body, [left, right], Nulls.BODY)
+    return _from_the_left(body, left, right, without=False)
+
+
+def _from_the_left(body: Callable[[Any, Any], Any], left: Evaluate, right: Evaluate, *, without: Any) -> Evaluate:
+    """Apply a body that gives `without` for NULL on the left: Java leaves the right side alone then."""
+
     def run(columns: Columns, failures: Failures) -> Column:
         values = left(columns, failures)
-        if op.takes_null or _is_sure(right) or not _has_null(values):
+        if _is_sure(right) or not _has_null(values):
             return mapped(body, [values, right(columns, failures)], failures, Nulls.BODY)
-        # Java asks for NULL on the left first, and leaves the right side alone then.
-        found: Column = [False] * columns.size
+        found: Column = [without] * columns.size
         rest = [at for at, value in enumerate(values) if value is not None and at not in failures]
         others = over_rows(right, columns, rest, failures)
         for at, other in zip(rest, others, strict=True):
@@ -301,10 +307,7 @@ def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
     of, *types = (child.type for child in bound.children)
 
     def body(value: Any, *items: Any) -> bool:
-        return any(
-            compare(ComparisonOp.EQUAL, *as_comparable_numbers(value, item), of, sql_type)
-            for item, sql_type in zip(items, types, strict=True)
-        )
+        return any(equals_item(value, item, of, sql_type) for item, sql_type in zip(items, types, strict=True))
 
     return _applied(body, _operands(bound, options), Nulls.BODY)
 
@@ -438,7 +441,7 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
         def entry(mapping: Any, key: Any) -> Any:
             return mapping.get(key) if equal and mapping is not None else None
 
-        return _applied(entry, _operands(bound, options), Nulls.BODY)
+        return _from_the_left(entry, *_operands(bound, options), without=None)
 
     def item(items: Any, position: int | None) -> Any:
         if items is None:
@@ -449,7 +452,7 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
             return None
         return items[position - 1 if position > 0 else position]
 
-    return _applied(item, _operands(bound, options), Nulls.BODY)
+    return _from_the_left(item, *_operands(bound, options), without=None)
 
 
 @_compile.register
