@@ -17,9 +17,10 @@ from kestrel_qtt.cases.model import Case, InputRecord, Outcome, Produced, Reject
 from kestrel_qtt.variants.nodes import nodes
 from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.errors import EngineError
+from kestrel_sql.expressions.columns import Columns, Failures
+from kestrel_sql.expressions.compiler import compile_expression
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.interpreter.evaluate import Values, evaluate, interpretable
 from kestrel_sql.functions.library.spark_sql.size_limits import TooLargeError
 from kestrel_sql.functions.resolve import Binding
 from kestrel_sql.java.regex.time_limit import TimeLimitError
@@ -199,22 +200,19 @@ def questions(rng: random.Random, bounds: Sequence[Bound]) -> Iterator[Asked]:
 
 def is_small(bound: Bound, rows: Sequence[Row]) -> bool:
     """Say whether no part of an expression exceeds a limit of ours over any row: ksqlDB would fill its memory."""
+    columns = Columns({name: [row[name] for row in rows] for name in COLUMNS}, len(rows))
+    return not any(_exceeds(part, columns) for part in parts_of(bound))
+
+
+def _exceeds(part: Bound, columns: Columns) -> bool:
+    failures: Failures = {}
     with suppress(EngineError):
-        return not any(_exceeds(interpretable(part), row) for part in parts_of(bound) for row in rows)
-    return True
-
-
-def _exceeds(part: Bound, row: Row) -> bool:
-    call = part.node
-    try:
-        evaluate(part, Values(row))
+        compile_expression(part)(columns, failures)
+        call = part.node
         if isinstance(call, e.FunctionCall) and call.name in ("ROUND", "TRUNC") and len(part.children) > 1:
-            return abs(evaluate(part.children[1], Values(row))) > PLACES
-    except (TooLargeError, TimeLimitError):
-        return True
-    except Exception:  # noqa: BLE001 - any exception is a failure of the expression
-        return False
-    return False
+            places = compile_expression(part.children[1])(columns, {})
+            return any(each is not None and abs(each) > PLACES for each in places)
+    return any(isinstance(error, TooLargeError | TimeLimitError) for error in failures.values())
 
 
 def batch(compared: Compared, rng: random.Random, bounds: Sequence[Bound]) -> Iterator[tuple[Case, str]]:

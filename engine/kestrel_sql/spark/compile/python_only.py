@@ -54,7 +54,7 @@ def runs_by_row(bound: Bound) -> bool:
 
 def _writes_container(source: SqlType | None, target: SqlType | None) -> bool:
     match source, target:
-        case (Array() | Map() | Struct()), Primitive(Base.STRING):
+        case ((Array() | Map() | Struct()), Primitive(Base.STRING)):
             return True
         case Array(item), Array(other):
             return _writes_container(item, other)
