@@ -256,6 +256,15 @@ def why_a_query_does_not_read(server: Server, monkeypatch: pytest.MonkeyPatch) -
     server.ksql("RESUME ALL;")
     states = {each["id"]: each["state"] for each in server.ksql("SHOW QUERIES;")[0]["queries"]}
     assert states == {late: "STARTING", failed: "STARTING"}
+    with monkeypatch.context() as patch:
+        patch.setattr("kestrel_sql.kafka.run.declared_topics.Topics.delete", broken)
+        assert server.ksql("DROP STREAM late DELETE TOPIC;")["error_code"] == 50000
+    states = {each["id"]: each["state"] for each in server.ksql("SHOW QUERIES;")[0]["queries"]}
+    assert states == {late: "STARTING", failed: "STARTING"}
+    (dropped,) = server.ksql("DROP STREAM late DELETE TOPIC;")
+    assert dropped["statementText"] == "DROP STREAM LATE;"
+    assert server.ksql("ASSERT NOT EXISTS TOPIC 'LATE';")[0]["@type"] == "assert_topic"
+    assert [each["id"] for each in server.ksql("SHOW QUERIES;")[0]["queries"]] == [failed]
 
 
 def refused(*_: object, **__: object) -> None:

@@ -60,6 +60,9 @@ class Codec:
     encoder: Callable[[SerdeSpec], Encoder]
 
 
+_UNFIT = "A value does not fit the format or its column"
+
+
 class ConversionError(Exception):
     """A value does not fit its column; `path` leads to it, such as `.F[2]`, and grows as the error propagates."""
 
@@ -110,10 +113,11 @@ def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Enc
 
 
 def failure(message: str, error: Exception) -> SerdeError:
-    """Return a SerdeError with the reason and path of `error` in its message."""
+    """Return a SerdeError with the reason and path of `error` in its message; the reason may repeat the value."""
     if isinstance(error, ConversionError):
-        return SerdeError(f"{message}. {error.reason}, path: ${error.path}")
-    return SerdeError(f"{message}. {describe(error)}")
+        at = f", path: ${error.path}"
+        return SerdeError(f"{message}. {error.reason}{at}", public=f"{message}. {_UNFIT}{at}")
+    return SerdeError(f"{message}. {describe(error)}", public=f"{message}. {_UNFIT}")
 
 
 def describe(error: Exception) -> str:

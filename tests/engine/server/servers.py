@@ -63,6 +63,8 @@ class Http2Client:
         self.socket = socket.create_connection((host, int(port)), timeout=60)
         self._connection = H2Connection()
         self._connection.initiate_connection()
+        self.frames: dict[int, list[bytes]] = {}
+        """The data frames of each stream."""
         self._bodies: dict[int, bytes] = {}
         self._statuses: dict[int, int] = {}
         self._ended: set[int] = set()
@@ -114,6 +116,7 @@ class Http2Client:
             match event:
                 case DataReceived():
                     self._bodies[event.stream_id] += event.data
+                    self.frames.setdefault(event.stream_id, []).append(event.data)
                     self._connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 case ResponseReceived():
                     self._statuses[event.stream_id] = int(dict(event.headers)[b":status"])

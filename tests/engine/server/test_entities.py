@@ -156,6 +156,8 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
             "CREATE STREAM n (k unknown key) WITH (kafka_topic='s', value_format='json');",
             "CREATE STREAM n (k unknown key) WITH (kafka_topic='s', value_format='json');",
         ),
+        ("drop stream if exists `S` delete topic;", "DROP STREAM IF EXISTS S;"),
+        ("drop  stream s;", "drop  stream s;"),
         ("INSERT INTO s  SELECT k, ${least} AS v FROM s;", "INSERT INTO s  SELECT k,  -5 AS v FROM s;"),
         ("CREATE STREAM o AS SELECT nothing FROM s;", "CREATE STREAM o AS SELECT nothing FROM s;"),
     ],

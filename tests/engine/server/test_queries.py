@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kestrel_sql.server.open import Running
-from tests.engine.server.servers import Http2Request, http, ksql
+from tests.engine.server.servers import Http2Client, Http2Request, http, ksql
 
 pytestmark = pytest.mark.spark
 
@@ -150,6 +150,19 @@ def test_a_push_query_over_a_table_shows_tombstones_as_objects_only(url: str) ->
     asked = sql("SELECT * FROM people WHERE name = 'Ada' EMIT CHANGES LIMIT 2;")
     rows = json.loads(curl("-H", f"Accept: {V}", f"{url}/query-stream", data=asked))[1:3]
     assert rows == [{"row": {"columns": [1, "Ada"]}}, {"row": {"columns": [1, None], "tombstone": True}}]
+
+
+@pytest.mark.rules("R9.9")
+@pytest.mark.parametrize("kind", ["", "EMIT CHANGES"])
+def test_header_and_rows_of_a_query_are_frames_of_their_own(url: str, kind: str) -> None:
+    with Http2Client(url) as client:
+        stream = client.begin("POST", "/query-stream")
+        text = f"SELECT * FROM totals {kind} LIMIT 2;"
+        client.data(stream, sql(text).encode(), ends=True)
+        client.answer(stream)
+        frames = [frame for frame in client.frames[stream] if frame]
+    assert [frame.count(b"\n") for frame in frames] == [1, 1, 1]
+    assert b"queryId" in frames[0]
 
 
 @pytest.mark.rules("R9.11", "R4.1")

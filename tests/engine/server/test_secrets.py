@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.errors import EngineError, attach_span
+from kestrel_sql.formats.serde import ConversionError, failure
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.server.errors import api_error
 from kestrel_sql.server.json_values import read_value
@@ -100,3 +101,11 @@ def test_a_row_that_does_not_fit_is_refused_without_its_value(value: str) -> Non
     assert str(value) not in told(caught.value)
     assert "decimal." not in told(caught.value)
     assert "DECIMAL(4, 2)" in told(caught.value)
+
+
+@pytest.mark.rules("R4.2")
+@pytest.mark.parametrize("error", [ValueError("4111"), ConversionError("no '4111'", ".A"), OverflowError("4111")])
+def test_what_a_format_says_of_a_value_is_not_repeated(error: Exception) -> None:
+    found = failure("Error serializing message to topic: s", error)
+    assert "4111" in found.message
+    assert "4111" not in told(found)

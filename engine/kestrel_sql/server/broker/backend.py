@@ -244,6 +244,8 @@ class BrokerBackend:
             done = self._checked(parsed, trial, undo)
             if done is not None and done.plan is None:
                 return Done(executed=done, sequence=self.sequence)
+            if done is not None and done.deletes is not None:
+                self._delete(done.deletes, trial, undo)
             key = command_id(statement, dict(trial.catalog.sources), str(uuid4()))
             offset = self._written(key, parsed, done, config)
             undo.pop_all()
@@ -252,8 +254,6 @@ class BrokerBackend:
         elif done is not None and done.plan is not None:
             self._carry_out(offset, done.plan, config)
         self._queries.follow()
-        if done is not None and done.deletes is not None:
-            self._drop(done.deletes)
         return Done(executed=done, sequence=offset)
 
     def produce(self, records: Sequence[Record]) -> Future[Written]:
@@ -362,6 +362,16 @@ class BrokerBackend:
         for sink in sinks:
             self._drop(sink)
         Topics(self._config).delete(self._topic.topic)
+
+    def _delete(self, source: Source, trial: Session, undo: ExitStack) -> None:
+        """Delete the topic of a source before the command is written, as ksqlDB does: the source outlives a failure.
+
+        The query that writes the topic stops before, or it could make the topic anew.
+        """
+        writes = [name for name in self._session.queries if name not in {*trial.queries, *self._queries.paused}]
+        self._queries.pause(writes)
+        undo.callback(self._queries.resume, writes)
+        self._drop(source)
 
     def _drop(self, source: Source) -> None:
         """Delete the topic of a source, and its schemas."""

@@ -15,6 +15,7 @@ from kestrel_sql.sql.nodes.expressions import ColumnRef
 from kestrel_sql.sql.nodes.statements import (
     CreateAs,
     CreateSource,
+    DropSource,
     Emit,
     Properties,
     PropertyValue,
@@ -34,7 +35,10 @@ _WEEK_MS = 604_800_000
 
 
 def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
-    """Return a CREATE with its text in the normal form; another statement, or one that is wrong, as it is."""
+    """Return a CREATE with its text in the normal form; another statement, or one that is wrong, as it is.
+
+    DROP … DELETE TOPIC has deleted the topic once its text is kept, which says nothing of it any more.
+    """
     statement, session = parsed.statement, view.session
     try:
         match statement:
@@ -45,6 +49,8 @@ def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
                 return replace(parsed, text=f"{format_statement(written)};")
             case CreateSource() if not (statement.if_not_exists and statement.name in session.catalog.sources):
                 return replace(parsed, text=format_statement(_declared(statement, view)))
+            case DropSource(delete_topic=True):
+                return replace(parsed, text=f"{format_statement(replace(statement, delete_topic=False))};")
             case _:
                 return parsed
     except EngineError:
