@@ -103,6 +103,21 @@ def test_what_goes_to_no_terminal_is_whole(options: list[str], lines: list[str])
     assert errors.getvalue() == ("Done\n" if options[1:] in (["json"], ["csv"]) else "")
 
 
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        (Form.TSV, '\\N\tNULL\t\t\\\\N\ta,"b'),
+        (Form.CSV, ',NULL,"",\\N,"a,""b"'),
+        (Form.JSON, '{"A": null, "B": "NULL", "C": "", "D": "\\\\N", "E": "a,\\"b"}'),
+    ],
+)
+def test_a_null_is_no_text(form: Form, line: str) -> None:
+    out = StringIO()
+    display = Display.of(form, Console(file=out), Console(file=StringIO()))
+    display.answer(table(tuple("ABCDE"), [(None, "NULL", "", "\\N", 'a,"b')]))
+    assert out.getvalue().splitlines()[-1] == line
+
+
 def test_a_table_that_goes_to_no_terminal_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     statements = (
         f"CREATE STREAM s (k INT KEY) WITH (kafka_topic='{LONG}', value_format='JSON', partitions=1); SHOW STREAMS;"

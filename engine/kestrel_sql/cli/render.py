@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from io import StringIO
 from typing import Any
 
 from rich.console import Console
@@ -97,7 +96,7 @@ class Display:
             case Form.JSON:
                 self._line(to_json(dict(zip(names, row, strict=True))))
             case _:
-                self._line(self._joined([shown(value) for value in row]))
+                self._line(self._joined(row))
 
     def say(self, sentence: str) -> None:
         """Print what a statement did."""
@@ -121,21 +120,30 @@ class Display:
             table.add_row(*(Text(shown(value)) for value in row), style="dim" if at in tombstones else "")
         self.out.print(table)
 
-    def _joined(self, cells: Sequence[str]) -> str:
+    def _joined(self, cells: Sequence[Any]) -> str:
         if self.form is Form.TSV:
-            return "\t".join(cell.translate(_TSV) for cell in cells)
-        line = StringIO()
-        csv.writer(line, lineterminator="").writerow(cells)
-        return line.getvalue()
+            return "\t".join(_NULL if cell is None else shown(cell).translate(_TSV) for cell in cells)
+        return ",".join("" if cell is None else _quoted(shown(cell)) for cell in cells)
 
     def _line(self, line: str) -> None:
         # Not `print`, which turns tabs into spaces.
         self.out.file.write(f"{line}\n")
 
 
+_NULL = "\\N"
+"""A NULL among tab-separated values, as databases write it; a text with a backslash has two."""
+
 _TSV = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_QUOTED = re.compile(r'^$|[",\r\n]')
+"""What stands in quotes among comma-separated values; without them an empty field is a NULL."""
+
 _ENDLESS = 1_000_000
 """The width of lines that go to no terminal."""
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"' if _QUOTED.search(text) else text
 
 
 def open_console(*, stderr: bool = False) -> Console:
