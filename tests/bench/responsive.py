@@ -67,7 +67,7 @@ _BODIES = {
     "a body of lists, 10 MB": b'{"ksql": "SHOW TOPICS;", "more": [' + b",".join([b"[]"] * 3_400_000) + b"]}",
     "a body of members, 10 MB": b'{"ksql": ""' + b"".join(b',"%07d":1' % n for n in range(850_000)) + b"}",
     "properties, 10 MB": b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
-    + b"".join(b',"consumer.%07d":1' % n for n in range(500_000))
+    + b"".join(b',"consumer.%07d":1' % n for n in range(450_000))
     + b"}}",
 }
 """Bodies that are large beside their statements."""
