@@ -104,7 +104,8 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
     envelope = [f"CAST({known.get(each, 'NULL')} AS {kind}) AS {each}" for each, kind in ENVELOPE.items()]
     rows = _kept(spark.range(count).selectExpr(*_ROWS))
     text = f"CAST(to_json(struct({', '.join(names)})) AS BINARY) AS value"
-    results = rows.selectExpr(*envelope, f"struct(struct({', '.join(names)}) AS v) AS {to}")
+    row = f"named_struct('k', NULL, 'v', struct({', '.join(names)}))"
+    results = rows.selectExpr(*envelope, f"CAST({row} AS {sink.handle.struct_type()}) AS {to}")
     written = results.mapInArrow(encode_batches([sink]), WIRE_OUTPUT)
     bytes_of_format, texts = _kept(written.select("value")), _kept(rows.selectExpr(text))
     records = bytes_of_format.selectExpr(*_RECORD)
