@@ -15,11 +15,19 @@ def _string(text: str, end: int, strict: bool) -> tuple[str, int]:
     return value, end
 
 
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = {}
+    # One call for half a million members takes 0.1 s.
+    for name, value in pairs:
+        found[name] = value  # noqa: PERF403
+    return found
+
+
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
 
 
-_DECODER: Any = JSONDecoder(parse_constant=_refuse_constant)
+_DECODER: Any = JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_members)
 _DECODER.parse_object, _DECODER.parse_array, _DECODER.parse_string = JSONObject, JSONArray, _string
 # That of C, which the decoder has by default, reads the whole text in one call.
 _DECODER.scan_once = py_make_scanner(_DECODER)
