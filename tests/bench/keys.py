@@ -29,6 +29,7 @@ from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
+from kestrel_sql.queries.spark_execution import CheckpointTable
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.checkpoint.compatibility import check_start
@@ -96,8 +97,7 @@ class Growing:
         states = CheckpointReader(self.spark, str(self.checkpoint), levels=1, tasks=1, pages=PAGES)
         table = TableReader(
             source=self.session.catalog.sources["A"],
-            queryable=kept,
-            states=states,
+            stored=CheckpointTable(kept, states),
             functions=self.session.functions,
             settings=self.query.config,
             serde=self.session.serde(),

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
+from kestrel_sql.queries.spark_execution import CheckpointTable
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.io.topics import WIRE_INPUT
@@ -96,8 +97,7 @@ def main() -> None:
     tables = [
         TableReader(
             source=session.catalog.sources["T"],
-            queryable=kept,
-            states=reader,
+            stored=CheckpointTable(kept, reader),
             functions=session.functions,
             settings=query.config,
             serde=session.serde(),
