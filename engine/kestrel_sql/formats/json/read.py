@@ -95,12 +95,10 @@ def _to_time(value: Any) -> int:
 
 def _to_double(value: Any) -> float:
     kind = type(value)
-    if kind is float:
-        number: float = value
-        return number
-    if kind is int or kind is Number:
+    if kind is float or kind is int or kind is Number:
         try:
-            return float(value)
+            # Java reads a number as a BigDecimal, which has no -0.
+            return float(value) + 0.0
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     if kind is str:

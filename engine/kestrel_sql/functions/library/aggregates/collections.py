@@ -77,12 +77,16 @@ def collect_set(call: AggregateCall) -> Aggregator:
 
 @aggregate("(value STRING) -> MAP<STRING, BIGINT>", undoable=True, display_name="histogram")
 def histogram(call: AggregateCall) -> Aggregator:
-    """Count how often each value occurs, including NULL; after 1000 distinct values, new ones are ignored.
+    """Count how often each value occurs; after 1000 distinct values, new ones are ignored.
+
+    NULL is counted once only, as 'null'.
 
     Example: HISTOGRAM(X) over 'a', 'b', 'a' -> MAP('a' := 2, 'b' := 1)
     """
 
     def include(state: dict[str | None, int], value: str | None, times: int = 1) -> dict[str | None, int]:
+        if value is None and (None in state or "null" in state):
+            return state
         if value in state or len(state) < _HISTOGRAM_KEYS:
             state[value] = state.get(value, 0) + times
         return state
