@@ -39,6 +39,7 @@ SMALL = {
     "PUSH_SECONDS": "2",
     "CLIENTS": "5",
     "MINUTES": "2",
+    "COUNT": "2",
     "FORMATS": "JSON",
     "SHAPES": "filter count",
     "JOB": "filter",
