@@ -155,7 +155,10 @@ class ProcessQuery:
                             row, side=side, key=key, old=None, old_key=None, task=task, ordinal=(*row.ordinal, 1)
                         )
                         continue
-            yield replace(row, side=side, key=key, old_key=old_key, task=task)
+            if side == row.side and task == row.task and key is row.key and old_key is row.old_key:
+                yield row
+            else:
+                yield replace(row, side=side, key=key, old_key=old_key, task=task)
 
     def _task(self, node: Stateful, key: Key | None, default: int) -> int:
         if key is None or key[0] is None:

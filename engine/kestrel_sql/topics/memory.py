@@ -6,7 +6,7 @@ import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from threading import Lock
 
@@ -57,7 +57,7 @@ class MemoryBroker:
         with self._producing:
             records = self._topics.setdefault(record.topic, [])
             end = (record.topic, self.partition(record) if partition is None else partition)
-            stored = replace(record, partition=end[1], offset=self._ends[end])
+            stored = record.stored_at(end[1], self._ends[end])
             self._ends[end] += 1
             records.append((self._arrivals, stored))
             self._arrivals += 1

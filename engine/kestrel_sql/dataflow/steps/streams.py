@@ -49,7 +49,7 @@ def stream_select_v1(step: StreamSelectV1, query: GraphQuery, source: Flow) -> F
 
     def apply(made: Made, rows: Rows) -> Rows:
         values = project(made, rows, [row.value for row in rows])
-        return [replace(row, key=renamed(row.key), value=value) for row, value in zip(rows, values, strict=True)]
+        return [row.with_parts(renamed(row.key), value, None) for row, value in zip(rows, values, strict=True)]
 
     return query.then(source, apply, replace(source, schema=schema))
 
@@ -143,7 +143,7 @@ def stream_select_key_v2(step: StreamSelectKeyV2, query: GraphQuery, source: Flo
     def changed(row: Row, key: Key) -> Row:
         if row.value is None or not appended:
             return row.with_key(key)
-        return replace(row, key=key, value=(*row.value, *(key[at] for at in appended)))
+        return row.with_parts(key, (*row.value, *(key[at] for at in appended)), None)
 
     def apply(made: Made, rows: Rows) -> Rows:
         return [changed(row, key) for row, key in zip(rows, new_key(made, rows), strict=True)]
@@ -171,7 +171,7 @@ def _grouped(step: StreamGroupByV1 | StreamGroupByV2, query: GraphQuery, source:
 
     def apply(made: Made, rows: Rows) -> Rows:
         keys = group(made, rows, [row.value for row in rows])
-        return [replace(row, key=key) for row, key in zip(rows, keys, strict=True) if key is not None]
+        return [row.with_key(key) for row, key in zip(rows, keys, strict=True) if key is not None]
 
     codec = KeyCodec.of(step.internal_formats)
     facts = replace(source, schema=query.schema(step, source), key_codec=codec, window=None, rekeyed=True)

@@ -33,7 +33,7 @@ def table_filter_v1(step: TableFilterV1, query: GraphQuery, source: Flow) -> Flo
         new = holds(made, rows, [row.value for row in rows])
         old = holds(made, rows, [row.old for row in rows], silent=True) if has_old else [None] * len(rows)
         return [
-            replace(row, value=row.value if now else None, old=row.old if before else None)
+            row.with_parts(row.key, row.value if now else None, row.old if before else None)
             for row, now, before in zip(rows, new, old, strict=True)
             if now or before or not compares
         ]
@@ -51,7 +51,7 @@ def table_select_v1(step: TableSelectV1, query: GraphQuery, source: Flow) -> Flo
         values = project(made, rows, [row.value for row in rows])
         old = project(made, rows, [row.old for row in rows], silent=True) if has_old else [None] * len(rows)
         return [
-            replace(row, key=renamed(row.key), value=value, old=before)
+            row.with_parts(renamed(row.key), value, before)
             for row, value, before in zip(rows, values, old, strict=True)
         ]
 
@@ -63,7 +63,7 @@ def table_select_key_v1(step: TableSelectKeyV1, query: GraphQuery, source: Flow)
     new_key = NewKey(query, source, step, step.key_expression)
 
     def apply(made: Made, rows: Rows) -> Rows:
-        return [replace(row, key=key, old=None) for row, key in zip(rows, new_key(made, rows), strict=True)]
+        return [row.with_parts(key, row.value, None) for row, key in zip(rows, new_key(made, rows), strict=True)]
 
     codec = KeyCodec.of(step.internal_formats)
     facts = replace(source, schema=query.schema(step, source), key_codec=codec, has_old=False, rekeyed=True)
