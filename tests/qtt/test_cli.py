@@ -240,7 +240,11 @@ def test_a_run_imports_neither_other_commands_nor_the_engine_of_rest_cases() -> 
         "kestrel_qtt.drivers.rest",
         "kestrel_qtt.variants.shrink",
         "pandas",
+        "pyspark",
     )
-    code = f"import sys, kestrel_qtt.cli.main, kestrel_qtt.drivers.full; print([n for n in sys.modules if n.startswith({late})])"
+    code = (
+        "import sys, kestrel_qtt.cli.main, kestrel_qtt.drivers.open as d; d.open_process_driver();"
+        f" print([n for n in sys.modules if n.startswith({late})])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"

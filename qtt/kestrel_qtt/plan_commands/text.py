@@ -17,7 +17,6 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 
 
 def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> str:
@@ -28,6 +27,9 @@ def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> 
     Raises:
         PlanStoreError: the text is not a plan, or the plan cannot be run.
     """
+    # The text of a plan alone needs no Spark.
+    from kestrel_sql.spark.pipeline.pipeline import build_pipeline
+
     plan = _load(text, name)
     session = Session(functions=functions_from(functions))
     parts = [explain_plan(plan)]
