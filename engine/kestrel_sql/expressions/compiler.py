@@ -360,7 +360,7 @@ def _(node: e.Negate, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.UnaryPlus, bound: Bound, options: Options) -> Evaluate:
-    return compile_expression(bound.children[0], options)
+    return _applied(lambda value: value, _operands(bound, options), None)
 
 
 @_compile.register

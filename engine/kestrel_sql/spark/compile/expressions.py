@@ -304,7 +304,10 @@ def _(node: e.Negate, bound: Bound, children: list[Checked], context: Context) -
 
 @translate.register
 def _(node: e.UnaryPlus, bound: Bound, children: list[Checked], context: Context) -> Checked:
-    return children[0]
+    (operand,) = children
+    if operand.is_null_on_failure:
+        return s.null_fails(operand.value)
+    return Checked(operand.value, s.any_of([operand.fails, s.is_null(operand.value)]))
 
 
 @translate.register

@@ -203,7 +203,7 @@ def _scaled(value: decimal.Decimal, places: int, rounding: str) -> decimal.Decim
     if places >= scale:
         return value
     # Left of the digit before the first one, every place gives the same.
-    place = max(places, -value.adjusted() - 2)
+    place = max(places, min(0, -value.adjusted() - 2))
     return value.quantize(decimal.Decimal(1).scaleb(-place), rounding=rounding, context=ROUNDING)
 
 
