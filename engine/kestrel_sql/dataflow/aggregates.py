@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kestrel_sql.dataflow.keys import key_bytes
+from kestrel_sql.dataflow.keys import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import AnyRelation, Relation
 from kestrel_sql.errors import PropertyError, UnsupportedError
@@ -159,6 +159,7 @@ def _aggregated(step: AnyAggregate, query: Query, source: AnyRelation) -> AnyRel
         has_old=step is not query.unread,
         has_old_key=False,
         suppress_ms=0,
+        nulls_empty_keys=is_delimited(source, step.internal_formats),
     )
 
 

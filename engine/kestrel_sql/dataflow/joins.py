@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.dataflow.keys import key_bytes
+from kestrel_sql.dataflow.keys import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import AnyRelation, KeyCodec, Relation
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
@@ -12,6 +12,7 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator
+from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
@@ -94,12 +95,24 @@ def foreign_key(step: FkTableTableJoinV1) -> tuple[Expression, str]:
 def _joined(step: AnyJoin, query: Query, left: AnyRelation, right: Relation, *, is_table: bool) -> AnyRelation:
     return replace(
         left,
+        nulls_empty_keys=any(map(is_delimited, (left, right), _internal(step))),
         schema=query.schema(step, left, right),
         is_table=is_table,
         has_old=is_table and step is not query.unread,
         has_old_key=False,
         extra=(),
     )
+
+
+def _internal(step: AnyJoin) -> tuple[Formats, ...]:
+    """The formats of the internal topics over which the sides of a join of streams may come."""
+    match step:
+        case StreamStreamJoinV1():
+            return step.left_internal_formats, step.right_internal_formats
+        case StreamTableJoinV1():
+            return (step.internal_formats,)
+        case _:
+            return ()
 
 
 def _placeholder(result: Relation, left: Relation, right: Relation) -> bool:

@@ -13,21 +13,27 @@ from kestrel_sql.dataflow.joins import (
     stream_table_join,
     table_table_join,
 )
+from kestrel_sql.dataflow.keys import is_delimited
 from kestrel_sql.dataflow.projections import log_of
 from kestrel_sql.dataflow.rows import Made, Rows
+from kestrel_sql.dataflow.steps.sources import has_key
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.interpreter.casts import cast_value
 from kestrel_sql.operators.operator import Value
+from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, query: GraphQuery, left: Flow, right: Flow) -> Flow:
     """Join two streams within a time span."""
+    left = _repartitioned(step.left_internal_formats, query, left)
+    right = _repartitioned(step.right_internal_formats, query, right)
     return query.stateful(stream_stream_join(step, query, left, right), (left, right), query.logger(step))
 
 
 def stream_table_join_v1(step: StreamTableJoinV1, query: GraphQuery, left: Flow, right: Flow) -> Flow:
     """Look each row of a stream up in a table."""
+    left = _repartitioned(step.internal_formats, query, left)
     return query.stateful(stream_table_join(step, query, left, right), (left, right), query.logger(step))
 
 
@@ -40,6 +46,13 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Fl
     """Join a table to the key of another."""
     left = _with_foreign_key(step, query, left, right)
     return query.stateful(foreign_key_join(step, query, left, right), (left, right), query.logger(step))
+
+
+def _repartitioned(formats: Formats, query: GraphQuery, source: Flow) -> Flow:
+    """Drop the rows whose keys an internal topic loses."""
+    if not is_delimited(source, formats) or len(source.schema.key) > 1:
+        return source
+    return query.each(source, lambda row: row if has_key(row) else None, source)
 
 
 def _with_foreign_key(step: FkTableTableJoinV1, query: GraphQuery, left: Flow, right: Flow) -> Flow:

@@ -45,9 +45,15 @@ def _sink(step: AnySink, query: GraphQuery, source: Flow) -> Flow:
             inputs = (flow, *clocks(step.source, query))
             flow = query.stateful(at_stream_time(query, flow), inputs, query.logger(step))
         flow = _timestamped(step, query, flow, step.timestamp_column)
+    if flow.nulls_empty_keys:
+        flow = query.each(flow, _with_nulls, flow)
     write = _Writer(step, query, flow)
     query.then(flow, write.write, flow)
     return source
+
+
+def _with_nulls(row: Row) -> Row:
+    return row if row.key is None else row.with_key(tuple(None if each in ("", b"") else each for each in row.key))
 
 
 class _Writer:

@@ -60,9 +60,10 @@ def _flaw(partition: CheckpointPath, version: int, *, is_complete: bool) -> str 
             # Spark says what is wrong with a file that is no archive.
             return None
         if newer < older or (newer == older and is_complete and _has_later_tables(partition, last)):
+            more = f"{before}.zip has {older}" if newer < older else "the partition has tables that were written later"
             return (
-                f"{last}.zip is older than version {last}: it has RocksDB's {newer}, and {before}.zip has {older};"
-                f" restore the file from a copy of the checkpoint"
+                f"{last}.zip is older than version {last}: it has RocksDB's {newer}, and {more};"
+                " restore the file from a copy of the checkpoint"
             )
     return None
 

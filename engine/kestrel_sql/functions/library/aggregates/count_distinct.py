@@ -19,16 +19,21 @@ _EXACT = 1024
 
 
 def _canonical_text(value: Any) -> str:
-    """Return a string that equal values share, whatever the insertion order of their maps."""
+    """Return a string that values share which count as equal: ksqlDB goes by Java's text of a value.
+
+    So bytes are equal if they have the same length, and items are not told from their text.
+    """
+    return repr(value) if isinstance(value, str) else _text(value)
+
+
+def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(sorted(f"{_canonical_text(key)}:{_canonical_text(item)}" for key, item in value.items()))
-            + "}"
-        )
+        return "{" + ", ".join(sorted(f"{_text(key)}={_text(item)}" for key, item in value.items())) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_canonical_text, value)) + "]"
-    return repr(value)
+        return "[" + ", ".join(map(_text, value)) + "]"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return "null" if value is None else value if isinstance(value, str) else repr(value)
 
 
 def _hash(value: Any) -> int:

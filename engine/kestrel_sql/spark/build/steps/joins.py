@@ -11,7 +11,9 @@ from kestrel_sql.dataflow.joins import (
     stream_table_join,
     table_table_join,
 )
+from kestrel_sql.dataflow.keys import is_delimited
 from kestrel_sql.plan.schemas import scope_of
+from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.spark.build.projections import present
 from kestrel_sql.spark.compile import sql as s
@@ -24,11 +26,14 @@ from kestrel_sql.types.schema import Column, Role
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
     """Join two streams within a time span."""
+    left = _repartitioned(step.left_internal_formats, build, left)
+    right = _repartitioned(step.right_internal_formats, build, right)
     return build.stateful(stream_stream_join(step, build, left, right), (left, right), build.logger(step))
 
 
 def stream_table_join_v1(step: StreamTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:
     """Look each row of a stream up in a table."""
+    left = _repartitioned(step.internal_formats, build, left)
     return build.stateful(stream_table_join(step, build, left, right), (left, right), build.logger(step))
 
 
@@ -41,6 +46,14 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, build: QueryBuild, left: Ha
     """Join a table to the key of another."""
     left = _with_foreign_key(step, build, left, right)
     return build.stateful(foreign_key_join(step, build, left, right), (left, right), build.logger(step))
+
+
+def _repartitioned(formats: Formats, build: QueryBuild, source: Handle) -> Handle:
+    """Drop the rows whose keys an internal topic loses."""
+    if not is_delimited(source, formats) or len(source.schema.key) > 1:
+        return source
+    present = s.is_not_null(source.part("k", source.schema.key[0].name))
+    return build.apply(source, Operation(fields=source.unchanged(), keep=present), source)
 
 
 def _with_foreign_key(step: FkTableTableJoinV1, build: QueryBuild, left: Handle, right: Handle) -> Handle:

@@ -20,6 +20,7 @@ from kestrel_sql.spark.stages.group import QueryBuild, SinkWrite
 from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.types.own_scales import has_own_scales
+from kestrel_sql.types.sql_types import BYTES, STRING
 
 
 def stream_sink_v1(step: StreamSinkV1, build: QueryBuild, source: Handle) -> Handle:
@@ -38,6 +39,8 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
         if handle.is_table:
             handle = _at_stream_time(step, build, handle)
         handle = _timestamped(step, build, handle, step.timestamp_column)
+    if handle.nulls_empty_keys:
+        handle = _with_nulls(build, handle)
     key, value = build.specs(step.formats, handle, handle.schema.value)
     build.group.sinks.append(
         SinkWrite(
@@ -53,6 +56,18 @@ def _sink(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, source: Handle) -
         )
     )
     return handle if handle.relation == source.relation else source
+
+
+def _with_nulls(build: QueryBuild, handle: Handle) -> Handle:
+    """Make empty strings and bytes of keys NULL."""
+    empty = {STRING: s.text(""), BYTES: s.call("unhex", s.text(""))}
+    trees = [
+        (each.name, s.call("nullif", tree, empty[each.type]) if each.type in empty else tree)
+        for each, tree in zip(handle.schema.key, handle.keys().values(), strict=True)
+    ]
+    key = s.if_(s.is_null(handle.part("k")), s.NULL, s.named_struct(trees))
+    fields = tuple((name, key if name == "k" else tree) for name, tree in handle.unchanged())
+    return build.apply(handle, Operation(fields=fields), handle)
 
 
 def _at_stream_time(step: StreamSinkV1 | TableSinkV1, build: QueryBuild, handle: Handle) -> Handle:
