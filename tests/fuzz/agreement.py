@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,14 @@ def differing_records(topic: str, theirs: Produced, ours: Produced) -> list[Reco
 
 
 def _with_texts(value: Any) -> Any:
-    """A value with bytes as ksqlDB's engine tells them: `qtt` takes empty ones for NULL, as ksqlDB's own cases do."""
+    """A value with bytes and odd doubles as ksqlDB's engine tells them.
+
+    `qtt` takes empty bytes for NULL, as ksqlDB's own cases do.
+    """
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return {name: _with_texts(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 

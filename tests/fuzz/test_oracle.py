@@ -60,6 +60,8 @@ def first_line(theirs: Outcome, ours: Outcome) -> str | None:
         (None, 0, "JSON", False),
         ("", b"", "AVRO", True),
         (None, b"", "AVRO", False),
+        ("Infinity", float("inf"), "PROTOBUF", True),
+        ("-Infinity", float("inf"), "PROTOBUF", False),
         (True, 1, "JSON", False),
     ],
 )
