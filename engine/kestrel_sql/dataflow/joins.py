@@ -93,9 +93,10 @@ def foreign_key(step: FkTableTableJoinV1) -> tuple[Expression, str]:
 
 
 def _joined(step: AnyJoin, query: Query, left: AnyRelation, right: Relation, *, is_table: bool) -> AnyRelation:
+    sides: tuple[Relation, Relation] = (left, right)
     return replace(
         left,
-        nulls_empty_keys=any(map(is_delimited, (left, right), _internal(step))),
+        nulls_empty_keys=any(is_delimited(*each) for each in zip(sides, _internal(step), strict=False)),
         schema=query.schema(step, left, right),
         is_table=is_table,
         has_old=is_table and step is not query.unread,
