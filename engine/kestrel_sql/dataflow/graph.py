@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kestrel_sql.dataflow.query import Query
+from kestrel_sql.dataflow.query import Build
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Made, Row, Rows
 from kestrel_sql.operators.operator import Operator, Scope
@@ -82,7 +82,7 @@ class Graph:
 
 
 @dataclass(slots=True, kw_only=True)
-class GraphQuery(Query):
+class GraphQuery(Build[Flow]):
     """A query while its graph is built."""
 
     graph: Graph = field(default_factory=Graph)
@@ -104,6 +104,14 @@ class GraphQuery(Query):
             return [changed for changed in map(change, rows) if changed is not None]
 
         return self.then(source, apply, facts)
+
+    def with_keys(self, source: Flow) -> Flow:
+        """Add a step that drops the rows without a key; the key has one column."""
+        return self.each(source, lambda row: None if row.key is None or row.key[0] is None else row, source)
+
+    def without_headers(self, source: Flow, logger: str) -> Flow:
+        """Add a step that takes the headers of rows away."""
+        return self.each(source, lambda row: replace(row, headers=()), source)
 
     def stateful(self, made: tuple[Operator, Flow], inputs: tuple[Flow, ...], logger: str) -> Flow:
         """Add an operator over `inputs`, with the facts of what it gives."""

@@ -1,8 +1,6 @@
-"""The aggregating steps."""
+"""The aggregating steps, for all carriers."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from kestrel_sql.dataflow.aggregates import (
     drops_headers,
@@ -11,7 +9,8 @@ from kestrel_sql.dataflow.aggregates import (
     table_suppress,
     windowed_aggregate,
 )
-from kestrel_sql.dataflow.graph import Flow, GraphQuery
+from kestrel_sql.dataflow.query import Build
+from kestrel_sql.dataflow.relation import AnyRelation
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -20,22 +19,24 @@ from kestrel_sql.plan.steps.aggregates import (
 )
 
 
-def stream_aggregate_v1(step: StreamAggregateV1, query: GraphQuery, source: Flow) -> Flow:
+def stream_aggregate_v1(step: StreamAggregateV1, build: Build[AnyRelation], source: AnyRelation) -> AnyRelation:
     """Aggregate a stream per key."""
-    return query.stateful(stream_aggregate(step, query, source), (source,), query.logger(step))
+    return build.stateful(stream_aggregate(step, build, source), (source,), build.logger(step))
 
 
-def table_aggregate_v1(step: TableAggregateV1, query: GraphQuery, source: Flow) -> Flow:
+def table_aggregate_v1(step: TableAggregateV1, build: Build[AnyRelation], source: AnyRelation) -> AnyRelation:
     """Aggregate a table per group."""
-    return query.stateful(table_aggregate(step, query, source), (source,), query.logger(step))
+    return build.stateful(table_aggregate(step, build, source), (source,), build.logger(step))
 
 
-def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, query: GraphQuery, source: Flow) -> Flow:
+def stream_windowed_aggregate_v1(
+    step: StreamWindowedAggregateV1, build: Build[AnyRelation], source: AnyRelation
+) -> AnyRelation:
     """Aggregate a stream per key and window."""
-    made = query.stateful(windowed_aggregate(step, query, source), (source,), query.logger(step))
-    return query.each(made, lambda row: replace(row, headers=()), made) if drops_headers(step) else made
+    made = build.stateful(windowed_aggregate(step, build, source), (source,), build.logger(step))
+    return build.without_headers(made, build.logger(step)) if drops_headers(step) else made
 
 
-def table_suppress_v1(step: TableSuppressV1, query: GraphQuery, source: Flow) -> Flow:
+def table_suppress_v1(step: TableSuppressV1, build: Build[AnyRelation], source: AnyRelation) -> AnyRelation:
     """Hold results back until their window closes."""
-    return query.stateful(table_suppress(query, source), (source,), query.logger(step))
+    return build.stateful(table_suppress(build, source), (source,), build.logger(step))

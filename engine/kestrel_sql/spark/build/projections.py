@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kestrel_sql.dataflow.evaluation import references
 from kestrel_sql.dataflow.tables import with_old_rows
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.plan.schemas import scope_of
@@ -15,7 +16,7 @@ from kestrel_sql.spark.compile.expressions import compile_closed, compile_expres
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import ENVELOPE, Operation
+from kestrel_sql.spark.stages.stage import Operation
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Case,
@@ -77,11 +78,6 @@ def _sorted_in_place(bound: Bound, context: Context) -> Iterable[tuple[str, Tree
         yield name, s.call("coalesce", compile_expression(bound, silent).value, context.columns[name])
 
 
-def no_headers() -> Tree:
-    """The headers of a record that has none."""
-    return s.cast_text(s.call("array"), ENVELOPE["headers"])
-
-
 def predicate(build: QueryBuild, handle: Handle, expression: Expression, part: str) -> tuple[Tree, tuple[Fault, ...]]:
     """Return a condition over `v` or `o`, false where it fails or the row is NULL, and its faults."""
     context = build.context(handle, part, nested=False)
@@ -135,18 +131,6 @@ def _uses_only(expression: Expression, names: set[str]) -> bool:
 def with_old(build: QueryBuild, source: Handle, logger: str) -> Handle:
     """Return the same table with its old rows, through a store unless it already has them."""
     return source if source.has_old else build.stateful(with_old_rows(build, source), (source,), logger)
-
-
-def references(node: object) -> Iterable[str]:
-    """Return the names of the columns of an expression."""
-    if isinstance(node, ColumnRef):
-        yield node.name
-    elif isinstance(node, tuple):
-        for item in node:
-            yield from references(item)
-    elif hasattr(node, "__dataclass_fields__"):
-        for field in node.__dataclass_fields__:
-            yield from references(getattr(node, field))
 
 
 def rescaled(build: QueryBuild, handle: Handle) -> Handle:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from kestrel_sql.dataflow.steps import aggregates, joins
 from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.plan.step import Step
 from kestrel_sql.spark.build.projections import rescaled
-from kestrel_sql.spark.build.steps import aggregates, joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.spark.build.steps import foreign_keys, kafka, sinks, sources, streams, tables
 from kestrel_sql.spark.stages.group import QueryBuild
 from kestrel_sql.spark.stages.handles import Handle
 
-BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
+BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, foreign_keys, sinks)
 
 
 def build_step(step: Step, query: QueryBuild) -> Handle:

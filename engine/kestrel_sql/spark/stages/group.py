@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from kestrel_sql.dataflow.query import Query
+from kestrel_sql.dataflow.query import Build
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Operator, Scope
@@ -17,7 +17,7 @@ from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import Operation, Stage, is_relation
+from kestrel_sql.spark.stages.stage import Operation, Stage, is_relation, no_headers
 from kestrel_sql.types.schema import Column
 
 
@@ -122,7 +122,7 @@ class Group:
 
 
 @dataclass(slots=True, kw_only=True)
-class QueryBuild(Query):
+class QueryBuild(Build[Handle]):
     """The build of one query inside a group."""
 
     group: Group
@@ -146,6 +146,16 @@ class QueryBuild(Query):
             operation = replace(operation, record=_json_row(handle))
         self.group.stage(handle.level).add(handle.relation, operation, result.struct_type())
         return result
+
+    def with_keys(self, source: Handle) -> Handle:
+        """Add an operation that drops the rows without a key; the key has one column."""
+        present = s.is_not_null(source.part("k", source.schema.key[0].name))
+        return self.apply(source, Operation(fields=source.unchanged(), keep=present), source)
+
+    def without_headers(self, source: Handle, logger: str) -> Handle:
+        """Add an operation that takes the headers of rows away."""
+        operation = Operation(fields=source.unchanged(), headers=no_headers(), logger=logger)
+        return self.apply(source, operation, source)
 
     def stateful(self, made: tuple[Operator, Handle], inputs: tuple[Handle, ...], logger: str) -> Handle:
         """Add an operator over `inputs`, with the facts of what it gives, and return its output."""

@@ -96,6 +96,11 @@ class Operation:
 POSITION = exp.to_identifier("_position", quoted=True)
 
 
+def no_headers() -> Tree:
+    """The headers of a record that has none."""
+    return s.cast_text(s.call("array"), ENVELOPE["headers"])
+
+
 def struct_column(relation: int) -> str:
     """The name of a relation's struct column."""
     return f"r{relation}"

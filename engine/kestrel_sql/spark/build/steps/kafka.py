@@ -9,12 +9,12 @@ from sqlglot import exp
 from kestrel_sql.dataflow.relation import KeyCodec
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
-from kestrel_sql.spark.build.projections import no_headers, with_old
+from kestrel_sql.spark.build.projections import with_old
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.sql import Tree
 from kestrel_sql.spark.stages.group import QueryBuild, SourceRead
 from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import Operation
+from kestrel_sql.spark.stages.stage import Operation, no_headers
 from kestrel_sql.types.sql_types import Map
 
 
