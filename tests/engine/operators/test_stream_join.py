@@ -88,7 +88,7 @@ def test_a_row_older_than_the_retention_is_not_stored_but_looks_up() -> None:
 def test_rows_that_are_not_stored_are_noted() -> None:
     rows = [left("new", 100), right("r", 0), left("edge", 95), left("late", 94), left(None, 1), left("late", 2)]
     state = final_state(join(JoinType.INNER, 1, 2, grace=3), rows)
-    note_row(state, pa.RecordBatch.from_pydict({"off": [3]}), 0)
+    note_row(state, pa.RecordBatch.from_pydict({"off": [3]}).slice, 0, 1)
     noted = take(state)
     assert noted is not None
     assert (noted.count, noted.timestamp, noted.window, noted.grace, noted.time) == (2, 94, (93, 96), 3, 100)
