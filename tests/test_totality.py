@@ -12,6 +12,7 @@ import pytest
 
 from kestrel_qtt.plans.store import find_plans
 from kestrel_sql import errors
+from kestrel_sql.dataflow.build import BUILDERS as OF_PROCESS
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import FORMATS, codec_of
@@ -35,7 +36,7 @@ def subclasses(cls: type[Any]) -> set[type[Any]]:
 
 
 def test_every_step_has_exactly_one_builder() -> None:
-    assert set(BUILDERS) == set(STEPS.values())
+    assert set(BUILDERS) == set(OF_PROCESS) == set(STEPS.values())
     assert len(set(BUILDERS.values())) == len(BUILDERS)
 
 
@@ -51,7 +52,7 @@ def test_a_step_its_tag_and_its_builder_have_one_name() -> None:
 
 
 def test_a_step_and_its_builder_live_in_modules_of_one_name() -> None:
-    for step, builder in BUILDERS.items():
+    for step, builder in (*BUILDERS.items(), *OF_PROCESS.items()):
         assert step.__module__.rpartition(".")[2] == builder.__module__.rpartition(".")[2]
 
 

@@ -11,7 +11,9 @@ from kestrel_sql.dataflow.graph import Flow, Graph, GraphQuery
 from kestrel_sql.dataflow.queryable import build_queryable
 from kestrel_sql.dataflow.rows import Row
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.dataflow.steps import aggregates, foreign_keys, joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.dataflow.stateful import aggregates
+from kestrel_sql.dataflow.stateful import joins as joins_by_key
+from kestrel_sql.dataflow.steps import joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.numbers import round_decimal
@@ -20,7 +22,7 @@ from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
 from kestrel_sql.types.schema import Column
 
-BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, foreign_keys, sinks)
+BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins_by_key, joins, sinks)
 
 
 def build_graph(run: QueryRun, functions: Registry) -> Graph:

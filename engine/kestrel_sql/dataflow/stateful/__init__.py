@@ -1,0 +1,1 @@
+"""The steps with state, which are built alike for every carrier."""
