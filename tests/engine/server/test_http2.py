@@ -116,13 +116,14 @@ def test_a_connection_takes_any_number_of_requests(url: str, monkeypatch: pytest
         assert client.answer(closing)[0] == client.answer(push)[0] == 200
 
 
-def test_a_client_that_goes_after_its_next_request_ends_its_push_query(idle: Running, url: str) -> None:
+@pytest.mark.parametrize("read", [1000, 10], ids=["its end", "a reset"])
+def test_a_client_that_goes_after_its_next_request_ends_its_push_query(idle: Running, url: str, read: int) -> None:
     body = b'{"sql":"SELECT * FROM s EMIT CHANGES;"}'
     with socket.create_connection(("127.0.0.1", idle.listener.port)) as client:
         client.sendall(
             b"POST /query-stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         )
-        assert client.recv(1000)
+        assert client.recv(read)
         client.sendall(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n")
     eventually(lambda: idle.service.figures().push_clients == 0, 10)
 

@@ -135,7 +135,10 @@ class Connection(TCPServer):
         """Serve one connection."""
         super().__init__(*arguments)
         self._gone = False
-        self._feed_eof, self.reader.feed_eof = self.reader.feed_eof, self._at_eof  # type: ignore[method-assign]
+        reader = self.reader
+        self._feed_eof, reader.feed_eof = reader.feed_eof, self._at_eof  # type: ignore[method-assign]
+        # A client that leaves bytes unread resets its connection, which is an error and no end of what it sends.
+        self._set_exception, reader.set_exception = reader.set_exception, self._broken  # type: ignore[method-assign]
         self._reading: asyncio.Task[None] | None = None
 
     async def protocol_send(self, event: ConnectionEvent) -> None:
@@ -158,6 +161,10 @@ class Connection(TCPServer):
 
     def _at_eof(self) -> None:
         self._feed_eof()
+        self.loop.call_later(_LAST_WORDS_S, self._end)
+
+    def _broken(self, exc: Exception) -> None:
+        self._set_exception(exc)
         self.loop.call_later(_LAST_WORDS_S, self._end)
 
     def _end(self) -> None:
