@@ -10,7 +10,7 @@ from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Made, Row
-from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, RowColumns, unreported
+from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, columns_of_rows, unreported
 from kestrel_sql.expressions.compiler import Options, compile_expression
 from kestrel_sql.expressions.user_calls import UserFunctionError
 from kestrel_sql.functions.bind.nodes import Bound
@@ -72,7 +72,7 @@ class Expressions:
 
     def columns(self, values: Values, report: Report = unreported) -> Columns:
         """Return the columns of some rows."""
-        return Columns(RowColumns(self.names, values), len(values), report)
+        return Columns(columns_of_rows(self.names, values), len(values), report)
 
 
 def closed(

@@ -92,7 +92,7 @@ class Made:
         end = self.end()
         for ordinal, record, cause in sorted(self.records, key=lambda made: made[0]):
             if end is None or ordinal < end:
-                output.records.append(record.stored_at(0, len(output.records)))
+                output.records.append(record)
                 output.causes.append((cause.topic, cause.partition, cause.offset))
         for ordinal, entry in sorted(self.entries, key=lambda made: made[0]):
             if end is None or ordinal <= end:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kestrel_sql.dataflow.evaluation import Expressions, Rows, closed
+from kestrel_sql.dataflow.evaluation import Expressions, Rows, closed, with_present
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import PlanError
+from kestrel_sql.operators.operator import Value
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall, StringLiteral
 from kestrel_sql.types import sql_types as t
@@ -38,9 +39,15 @@ class Timestamps:
         self._evaluate = self._expressions.compiled(reference)
 
     def __call__(self, rows: Rows) -> Sequence[int | None]:
-        """Return the timestamp of each row, which must have a value; None where it has none."""
-        values = [
-            (*(row.value or ()), *(None if row.key is None else row.key[at] for at in self._keys)) for row in rows
-        ]
-        times = closed(self._evaluate, self._expressions.columns(values))
-        return [None if time is None else int(time) for time in times]
+        """Return the timestamp of each row; None where it has none, as a NULL row."""
+
+        def compute(at: list[int], given: list[Value]) -> list[int | None]:
+            keys = (rows[index].key for index in at)
+            values = [
+                (*value, *(None if key is None else key[place] for place in self._keys))
+                for value, key in zip(given, keys, strict=True)
+            ]
+            times = closed(self._evaluate, self._expressions.columns(values))
+            return [None if time is None else int(time) for time in times]
+
+        return with_present([row.value for row in rows], compute)

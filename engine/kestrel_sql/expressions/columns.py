@@ -45,11 +45,11 @@ class Columns:
 
     def select(self, rows: Sequence[int]) -> Columns:
         """Return some of the rows; reports about them name the rows of these columns."""
-        return Columns(_Selected(self._columns, rows), len(rows), self._renamed(rows), self.variables)
+        return Columns(_selected(self._columns, rows), len(rows), self._renamed(rows), self.variables)
 
     def row(self, at: int, variables: Mapping[str, Any]) -> Columns:
         """Return one row with further variables, as the body of a lambda sees it."""
-        return Columns(_Selected(self._columns, (at,)), 1, unreported, {**self.variables, **variables})
+        return Columns(_selected(self._columns, (at,)), 1, unreported, {**self.variables, **variables})
 
     def quiet(self) -> Columns:
         """Return the same rows without the port for reports."""
@@ -57,68 +57,42 @@ class Columns:
 
     def with_columns(self, columns: Mapping[str, Column]) -> Columns:
         """Return the same rows with other columns in place of those of these names."""
-        return Columns(_Overlaid(columns, self._columns), self.size, self.report, self.variables)
+        return Columns(_Lazy(self._columns.__getitem__, columns), self.size, self.report, self.variables)
 
     def _renamed(self, rows: Sequence[int]) -> Report:
         report = self.report
         return report if report is unreported else lambda at, message, error: report(rows[at], message, error)
 
 
-class RowColumns(Mapping[str, Column]):
-    """The columns of rows that are tuples; each is taken from them when it is first asked for."""
+class _Lazy(dict[str, Column]):
+    """Columns by name, each of which is taken when it is first asked for."""
 
-    def __init__(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        self._at = {name: at for at, name in enumerate(names)}
-        self._rows = rows
-        self._taken: dict[str, Column] = {}
+    def __init__(self, take: Callable[[str], Column], known: Mapping[str, Column] | None = None) -> None:
+        super().__init__(known or {})
+        self._take = take
 
-    def __getitem__(self, name: str) -> Column:
-        taken = self._taken.get(name)
-        if taken is None:
-            at = self._at[name]
-            taken = self._taken[name] = [row[at] for row in self._rows]
+    def __missing__(self, name: str) -> Column:
+        taken = self[name] = self._take(name)
         return taken
 
-    def __iter__(self) -> Any:
-        return iter(self._at)
 
-    def __len__(self) -> int:
-        return len(self._at)
+def columns_of_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Mapping[str, Column]:
+    """Return the columns of rows that are tuples."""
+    places = {name: at for at, name in enumerate(names)}
 
+    def take(name: str) -> Column:
+        at = places[name]
+        return [row[at] for row in rows]
 
-class _Selected(Mapping[str, Column]):
-    """Columns of some rows; each is taken when it is first asked for."""
-
-    def __init__(self, columns: Mapping[str, Column], rows: Sequence[int]) -> None:
-        self._columns, self._rows = columns, rows
-        self._taken: dict[str, Column] = {}
-
-    def __getitem__(self, name: str) -> Column:
-        taken = self._taken.get(name)
-        if taken is None:
-            column = self._columns[name]
-            taken = self._taken[name] = [column[at] for at in self._rows]
-        return taken
-
-    def __iter__(self) -> Any:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+    return _Lazy(take)
 
 
-class _Overlaid(Mapping[str, Column]):
-    def __init__(self, over: Mapping[str, Column], under: Mapping[str, Column]) -> None:
-        self._over, self._under = over, under
+def _selected(columns: Mapping[str, Column], rows: Sequence[int]) -> Mapping[str, Column]:
+    def take(name: str) -> Column:
+        column = columns[name]
+        return [column[at] for at in rows]
 
-    def __getitem__(self, name: str) -> Column:
-        return self._over[name] if name in self._over else self._under[name]
-
-    def __iter__(self) -> Any:
-        return iter({**dict.fromkeys(self._under), **dict.fromkeys(self._over)})
-
-    def __len__(self) -> int:
-        return len({*self._under, *self._over})
+    return _Lazy(take)
 
 
 def over_rows(evaluate: Evaluate, columns: Columns, rows: Sequence[int], failures: Failures) -> Column:

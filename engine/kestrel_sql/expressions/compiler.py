@@ -10,7 +10,7 @@ import decimal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, over_rows
@@ -33,6 +33,9 @@ from kestrel_sql.types.sql_types import Map
 
 NATIVE: Mapping[str, Callable[..., Any]] = {**OF_SCALARS, **OF_COLLECTIONS}
 """The functions that Spark has expressions for, by the name of their declared body."""
+
+
+AnyFunction = TypeVar("AnyFunction", Scalar, Tabular)
 
 
 class NullOperandError(ValueError):
@@ -373,9 +376,7 @@ def _(node: e.Case, bound: Bound, options: Options) -> Evaluate:
         found: Column = [None] * columns.size
         rest: Sequence[int] = range(columns.size)
         for condition, result in branches:
-            own: Failures = {}
-            holds = _given(over_rows(condition, columns, rest, own), {})
-            failures.update(own)
+            holds = over_rows(condition, columns, rest, failures)
             broken = [at for at, value in zip(rest, holds, strict=True) if value is None and at not in failures]
             failures.update((at, NullOperandError("an operand is NULL")) for at in broken)
             chosen = [at for at, value in zip(rest, holds, strict=True) if value and at not in failures]
@@ -506,7 +507,7 @@ class NativeBody:
         return NATIVE[self.name](types, *values)
 
 
-def in_python(function: Scalar) -> Scalar:
+def in_python(function: AnyFunction) -> AnyFunction:
     """Return a function with a body for values.
 
     Raises:
@@ -518,7 +519,7 @@ def in_python(function: Scalar) -> Scalar:
     if name not in NATIVE:
         raise UnsupportedError(
             f"{function.name} runs as a Spark expression, and only Spark can call it",
-            hint="declare it with python_scalar",
+            hint="declare it with python_scalar, or with tabular",
         )
     return replace(function, body=NativeBody(name), with_types=True, runs=Runs.PYTHON)
 
@@ -533,7 +534,7 @@ def portable(bound: Bound) -> Bound:
     return replace(bound, children=tuple(map(portable, bound.children)), function=function)
 
 
-def value_body(function: Scalar, types: CallTypes) -> tuple[Callable[..., Any], bool]:
+def value_body(function: AnyFunction, types: CallTypes) -> tuple[Callable[..., Any], bool]:
     """Return the body of a function for one value of each argument, and whether it is a user's.
 
     Raises:
@@ -555,15 +556,4 @@ def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., Any
     function = bound.function
     if not isinstance(function, Tabular) or bound.type is None:
         raise UnsupportedError(f"{function.name if function else bound.node} is not a table function")
-    if function.runs is Runs.NATIVE:
-        if function.body.__name__ not in _NATIVE_TABLES:
-            raise UnsupportedError(f"{function.name} runs as a Spark expression, and only Spark can call it")
-        return _NATIVE_TABLES[function.body.__name__]
-    types = CallTypes(tuple(child.type for child in bound.children), t.Array(bound.type), settings)
-    body: Callable[..., Any] = function.body
-    called = (lambda *values: body(types, *values)) if function.with_types else body
-    of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
-    return of_a_user(function.name, called, types.returns) if of_user else called
-
-
-_NATIVE_TABLES: Mapping[str, Callable[..., Any]] = {"explode": lambda items: items}
+    return value_body(function, CallTypes(tuple(c.type for c in bound.children), t.Array(bound.type), settings))[0]

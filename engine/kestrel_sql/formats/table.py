@@ -9,6 +9,7 @@ from kestrel_sql.errors import FormatError
 from kestrel_sql.formats import delimited, kafka, none
 from kestrel_sql.formats.json import read as json_read
 from kestrel_sql.formats.json import write as json_write
+from kestrel_sql.formats.null_keys import named_keys
 from kestrel_sql.formats.protobuf import unregistered as protobuf_nosr
 from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.serde import Codec, Decoder, Encoder, SerdeSpec
@@ -46,4 +47,5 @@ def decoder(spec: SerdeSpec) -> Decoder:
 
 def encoder(spec: SerdeSpec) -> Encoder:
     """Return the function from a row to bytes; it raises SerdeError for rows that it cannot encode."""
-    return codec_of(spec).encoder(spec)
+    encode, named = codec_of(spec).encoder(spec), named_keys(spec.columns)
+    return encode if named is None else lambda row: encode(None if row is None else named(row))

@@ -14,7 +14,6 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
-from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
@@ -125,7 +124,7 @@ class MemoryEngine:
 
     def constants(self) -> Constants:
         """Return the evaluator of constant expressions."""
-        return Constants(self.session.functions, lambda bounds: evaluate_constants(bounds, self.session.config))
+        return Constants(self.session.functions, self.session.config)
 
     def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
         """Plan a push query (with EMIT) or a pull query.

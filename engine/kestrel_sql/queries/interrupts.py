@@ -1,6 +1,7 @@
-"""Delays Ctrl-C while Spark works.
+"""Delays Ctrl-C while a query works.
 
-An interrupt in a call of the JVM would leave its answer to be read as that of the next call.
+An interrupt in the middle of a batch would leave it half processed. In a call of the JVM it would leave an answer to be
+read as that of the next call.
 """
 
 from __future__ import annotations

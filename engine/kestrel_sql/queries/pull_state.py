@@ -1,8 +1,6 @@
-"""Answers pull queries from Spark's checkpoint (docs/adr/0018).
+"""Answers pull queries from the state of the query that materialises a table (docs/adr/0018).
 
-Reads rows from the state of operators, then applies the query's steps.
-
-A query by key decodes only the pages of its keys. Expressions are evaluated in Python.
+Reads rows from the state of an operator, then applies the steps after it. Expressions are evaluated in Python.
 """
 
 from __future__ import annotations

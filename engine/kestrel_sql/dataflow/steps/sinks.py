@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kestrel_sql.dataflow.graph import Flow, GraphQuery
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, json_row
@@ -17,13 +15,10 @@ from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import causes, describe
 from kestrel_sql.formats.table import encoder
 from kestrel_sql.formats.windowed_key import join
-from kestrel_sql.operators.operator import Value
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.own_scales import has_own_scales
-from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import STRING, Array, Map, SqlType, Struct
 
 AnySink = StreamSinkV1 | TableSinkV1
 
@@ -62,7 +57,6 @@ class _Writer:
     def __init__(self, step: AnySink, query: GraphQuery, flow: Flow) -> None:
         key, value = query.specs(step.formats, flow, flow.schema.value)
         self._key, self._value = encoder(key), encoder(value)
-        self._named = _named_keys(value.columns)
         self._window, self._topic = flow.window, step.topic_name
         # Below a TIMESTAMP column, and where a DECIMAL may be wider than its type, a row that cannot be written is
         # dropped, and does not fail the query.
@@ -75,7 +69,7 @@ class _Writer:
         for row in rows:
             try:
                 key = self._key_of(row)
-                value = self._value(row.value if row.value is None else self._named(row.value))
+                value = self._value(row.value)
             except SerdeError as error:
                 shown = json_row(row.value) if self._logs_rows and row.value is not None else None
                 cause = (describe(error), *causes(error))
@@ -92,41 +86,6 @@ class _Writer:
         return join(key, row.window or (None, None), self._window)  # type: ignore[arg-type]
 
 
-def _named_keys(columns: Sequence[Column]) -> Callable[[Value], Value]:
-    """Return what gives the NULL key of a map the name that JSON writes; one that is no STRING is left out."""
-    converts = [_naming(column.type) for column in columns]
-    if not any(converts):
-        return lambda values: values
-    return lambda values: tuple(
-        value if convert is None or value is None else convert(value)
-        for convert, value in zip(converts, values, strict=True)
-    )
-
-
-def _naming(sql_type: SqlType) -> Callable[[Any], Any] | None:
-    match sql_type:
-        case Map(key, item):
-            name, inner = "null" if key == STRING else None, _naming(item)
-            return lambda mapping: _with_named_key(mapping, name, inner)
-        case Array(item) if (inner := _naming(item)) is not None:
-            return lambda items: [each if each is None else inner(each) for each in items]
-        case Struct(fields) if any(_naming(field.type) for field in fields):
-            inners = {field.name: _naming(field.type) for field in fields}
-            return lambda struct: {
-                name: value if value is None or (convert := inners[name]) is None else convert(value)
-                for name, value in struct.items()
-            }
-        case _:
-            return None
-
-
-def _with_named_key(mapping: Mapping[Any, Any], name: str | None, inner: Callable[[Any], Any] | None) -> Any:
-    if inner is None and None not in mapping:
-        return mapping
-    items = ((name if key is None else key, value) for key, value in mapping.items())
-    return {key: value if inner is None or value is None else inner(value) for key, value in items if key is not None}
-
-
 def _timestamped(step: AnySink, query: GraphQuery, flow: Flow, column: TimestampColumn) -> Flow:
     """Take timestamps from a column.
 
@@ -136,11 +95,8 @@ def _timestamped(step: AnySink, query: GraphQuery, flow: Flow, column: Timestamp
     message = f"Error writing row with extracted timestamp: column {column.column}"
 
     def apply(made: Made, rows: Rows) -> Rows:
-        full = [row for row in rows if row.value is not None]
-        times = dict(zip(map(id, full), timestamps(full), strict=True))
         found = []
-        for row in rows:
-            time = times.get(id(row))
+        for row, time in zip(rows, timestamps(rows), strict=True):
             if row.value is None:
                 found.append(row)
             elif time is None or time < 0:

@@ -168,11 +168,8 @@ def _timestamped(step: AnySource, query: GraphQuery, flow: Flow, column: Timesta
     rowtime = next(at for at, each in enumerate(flow.schema.value) if each.name == "ROWTIME")
 
     def apply(made: Made, rows: Rows) -> Rows:
-        full = [row for row in rows if row.value is not None]
-        times = dict(zip(map(id, full), timestamps(full), strict=True))
         found = []
-        for row in rows:
-            time = times.get(id(row))
+        for row, time in zip(rows, timestamps(rows), strict=True):
             if time is None:
                 if not silent:
                     log.failed(made, row, message, kind=kind)

@@ -198,6 +198,7 @@ IMPLEMENTATIONS: Mapping[str, Implementation] = {
     "as_map": _as_map,
     "convert_from": _convert_from,
     "entries": _entries,
+    "explode": lambda types, items: items,
     "filter_array": lambda types, items, keep: None if items is None else [x for x in items if _keeps(keep, x)],
     "filter_map": _filter_map,
     "generate_series": _series,

@@ -17,7 +17,6 @@ from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, QueryError, StatementError
-from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -201,10 +200,7 @@ class Application:
         done = self.session.execute(parsed)
         if done.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
-        constants = Constants(
-            self.session.functions,
-            lambda bounds: evaluate_constants(bounds, self.session.config),
-        )
+        constants = Constants(self.session.functions, self.session.config)
         record = insert_record(done.insert, constants, self.session.serde(), lambda: int(time.time() * 1000))
         produce(self.settings.config, record)
         return None

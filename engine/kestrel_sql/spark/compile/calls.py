@@ -232,17 +232,7 @@ def java_text(value: Tree, sql_type: SqlType, context: Context) -> Tree:
     """A value as Java's `toString` writes it; NULL stays NULL."""
     if sql_type in (t.BOOLEAN, t.INTEGER, t.BIGINT, t.DOUBLE, t.STRING):
         return s.cast(value, t.STRING)
-    function = Scalar(
-        name="text",
-        signatures=(),
-        body=_text,
-        runs=Runs.PYTHON,
-        nulls=Nulls.PROPAGATE,
-        with_types=True,
-        returns=None,
-        display_name="",
-        doc="",
-    )
+    function = replace(_OWN, name="text", body=_text, nulls=Nulls.PROPAGATE, with_types=True)
     return python_result(function, CallTypes((sql_type,), t.STRING), [Checked(value)], context).value
 
 
@@ -254,16 +244,19 @@ def evaluated_expression(
     bound: Bound, columns: Mapping[str, SqlType | None], arguments: Sequence[Checked], context: Context
 ) -> Checked:
     """Evaluate an expression over `columns`, whose values are `arguments`, in Python."""
-    body = RowExpression(bound, tuple(columns), context.options)
-    function = Scalar(
-        name="expression",
-        signatures=(),
-        body=body,
-        runs=Runs.PYTHON,
-        nulls=Nulls.BODY,
-        with_types=False,
-        returns=None,
-        display_name="",
-        doc="",
-    )
+    function = replace(_OWN, body=RowExpression(bound, tuple(columns), context.options))
     return python_result(function, CallTypes(tuple(columns.values()), bound.type or t.STRING), arguments, context)
+
+
+_OWN = Scalar(
+    name="expression",
+    signatures=(),
+    body=_text,
+    runs=Runs.PYTHON,
+    nulls=Nulls.BODY,
+    with_types=False,
+    returns=None,
+    display_name="",
+    doc="",
+)
+"""A Python function that is none of the language."""

@@ -17,7 +17,6 @@ from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
 from kestrel_qtt.ksqldb.rewritten_query import rewritten_text
 from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED
 from kestrel_sql.errors import EngineError, InputError, SqlSyntaxError
-from kestrel_sql.expressions.constants import evaluate_constants
 from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.plan.codec.plan_file import WRITTEN_BY, PlanFile, dump_plan, engine_version
 from kestrel_sql.planner.expressions.types import Types
@@ -165,6 +164,6 @@ def _execute(run: CaseRun, parsed: ParsedStatement) -> None:
         run.partitions.declare(parsed.statement)
     if insert is None:
         return
-    constants = Constants(session.functions, lambda bounds: evaluate_constants(bounds, session.config))
+    constants = Constants(session.functions, session.config)
     record = insert_record(insert, constants, session.serde(), lambda: 0)
     run.topics.setdefault(record.topic, []).append(run.partitions.stored(record))
