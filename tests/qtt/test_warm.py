@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -108,11 +107,11 @@ def tried() -> Iterator[None]:
 
 @pytest.fixture
 def project(tmp_path: Path, tried: None) -> Iterator[Project]:
-    sockets = tempfile.mkdtemp(prefix="k-", dir="/tmp")
-    made = Project(tmp_path, sockets)
-    yield made
-    made.warm("--stop")
-    shutil.rmtree(sockets)
+    # A JVM that was stopped removes its own files, while this folder is removed.
+    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
+        made = Project(tmp_path, sockets)
+        yield made
+        made.warm("--stop")
 
 
 @pytest.fixture
