@@ -45,7 +45,7 @@ def demo() -> int:
     opened = shared()
     with tempfile.TemporaryDirectory() as folder:
         first_steps(Path(folder) / "orders", opened)
-    show("all cases of the project: planned as ksqlDB plans them, compiled to Spark SQL, run on Spark")
+    show("all cases of the project: planned as ksqlDB plans them, run on Spark")
     code = main(["run", "test-cases"], opened)
     show("next: `qtt init` begins a project of your own; docs/testing.md goes on from there")
     return code

@@ -155,7 +155,7 @@ ByKey = list[dict[bytes | None, list[tuple[bytes | None, int]]]]
 def by_key(runner: GroupRunner, cut: Cut, partitions: int, pages: int) -> ByKey:
     runs = [planned(text) for text in QUERIES.values()]
     pipeline = build_pipeline(runs)
-    topics = [{source.topic for source in build_pipeline([run]).group.sources} for run in runs]
+    topics = [{source.topic for source in build_pipeline([run]).graph.sources} for run in runs]
     feeds = [[record for record in records(partitions) if record.topic in own] for own in topics]
     found = []
     for output in runner.run_group(pipeline, feeds, cut, tasks=[partitions] * len(runs), pages=pages):

@@ -12,7 +12,7 @@ import pytest
 
 from kestrel_qtt.plans.store import find_plans
 from kestrel_sql import errors
-from kestrel_sql.dataflow.build import BUILDERS as OF_PROCESS
+from kestrel_sql.dataflow.build import BUILDERS
 from kestrel_sql.errors import EngineError, FormatError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import FORMATS, codec_of
@@ -25,7 +25,6 @@ from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.plan.table import COMMANDS, STEPS
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.spark.build.walk import BUILDERS
 
 DECLARED = sorted({(name, o.function.doc) for name, overloads in FUNCTIONS.overloads.items() for o in overloads})
 PLANS = Path(__file__).parent.parent / "historic-plans"
@@ -36,7 +35,7 @@ def subclasses(cls: type[Any]) -> set[type[Any]]:
 
 
 def test_every_step_has_exactly_one_builder() -> None:
-    assert set(BUILDERS) == set(OF_PROCESS) == set(STEPS.values())
+    assert set(BUILDERS) == set(STEPS.values())
     assert len(set(BUILDERS.values())) == len(BUILDERS)
 
 
@@ -52,7 +51,7 @@ def test_a_step_its_tag_and_its_builder_have_one_name() -> None:
 
 
 def test_a_step_and_its_builder_live_in_modules_of_one_name() -> None:
-    for step, builder in (*BUILDERS.items(), *OF_PROCESS.items()):
+    for step, builder in BUILDERS.items():
         assert step.__module__.rpartition(".")[2] == builder.__module__.rpartition(".")[2]
 
 

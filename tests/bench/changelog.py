@@ -15,7 +15,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,17 +29,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.envelope import HEADERS, LOG, row_columns, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Passes
 from kestrel_sql.spark.io.blobs import larger
-from kestrel_sql.spark.io.source_reader import struct_type
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, HEADERS, LOG, empty_lists
+from kestrel_sql.spark.io.topics import empty_lists
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.environment import keep_memory
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.stages.handles import row_columns
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.types import schema_text, to_spark
 from tests.bench.measure import interleaved, machine, median_ratio
 from tests.bench.peers.floor import echoed
@@ -97,13 +96,13 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 def between(spark: SparkSession, rows: Passes, pipeline: Pipeline, partitions: int = 1) -> DataFrame:
     """The rows of the sinks, as Spark's own rows."""
-    columns = row_columns([sink.handle for sink in pipeline.group.sinks])
+    columns = row_columns([sink.relation for sink in pipeline.graph.sinks])
 
     def chosen(batches: Batches) -> Batches:
         for batch in batches:
             yield batch.select(list(columns))
 
-    made = pipeline.between(spark, rows, PAGES, [partitions])
+    made = pipeline.between(rows, PAGES, [partitions])
     return made.through(chosen).frame(schema_text(columns))
 
 
@@ -111,22 +110,23 @@ def decoded(
     rows: DataFrame, pipeline: Pipeline, values: Mapping[str, str], relation: str = "0", task: str = "0"
 ) -> Passes:
     """Typed rows as decoding gives them, made where it makes them; `values` are the texts of the value columns."""
-    sources = pipeline.group.sources
+    sources = pipeline.graph.sources
     types = {"K": "BIGINT"} | {
-        column.name: to_spark(column.type) for source in sources for column in source.handle.schema.value
+        column.name: to_spark(column.type) for source in sources for column in source.relation.schema.value
     }
     texts = {name: f"CAST({values[name]} AS {kind})" for name, kind in types.items()}
     given = [*_ENVELOPE, f"CAST({relation} AS INT) AS rel", f"CAST({task} AS INT) AS task"]
-    structs = {source.relation: struct_type(source) for source in sources}
+    relations = [source.relation for source in sources]
     return (
         Passes(rows.selectExpr(*given, *(f"{text} AS `{name}`" for name, text in texts.items())))
         .through(larger)
-        .through(partial(_decoded, structs))
+        .through(partial(_decoded, relations))
     )
 
 
-def _decoded(structs: Mapping[int, pa.StructType], batches: Batches) -> Batches:
-    schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(relation), kind) for relation, kind in structs.items())])
+def _decoded(relations: Sequence[Relation], batches: Batches) -> Batches:
+    schema = rows_of(relations)
+    structs = {each.number: schema.field(struct_column(each.number)).type for each in relations}
     for batch in batches:
         count = batch.num_rows
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.envelope import ENVELOPE, struct_column, struct_text
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.stages.stage import ENVELOPE, struct_column
 from kestrel_sql.spark.types import name
 from tests.bench.measure import interleaved, machine, median_ratio
 
@@ -91,10 +91,10 @@ def _as_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def ends(spark: SparkSession, format: str, count: int) -> Ends:
     """Prepare the same records as bytes of the format, as JSON, and as columns."""
     built = pipeline(format)
-    (sink,), (source,) = built.group.sinks, built.group.sources
-    to, names = struct_column(sink.handle.relation), [each.split()[0] for each in COLUMNS.split(", ")]
+    (sink,), (source,) = built.graph.sinks, built.graph.sources
+    to, names = struct_column(sink.relation.number), [each.split()[0] for each in COLUMNS.split(", ")]
     known = {
-        "rel": str(sink.handle.relation),
+        "rel": str(sink.relation.number),
         "q": "0",
         "part": "0",
         "ordinal": "array(0)",
@@ -105,18 +105,18 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
     rows = _kept(spark.range(count).selectExpr(*_ROWS))
     text = f"CAST(to_json(struct({', '.join(names)})) AS BINARY) AS value"
     row = f"named_struct('k', NULL, 'v', struct({', '.join(names)}))"
-    results = rows.selectExpr(*envelope, f"CAST({row} AS {sink.handle.struct_type()}) AS {to}")
+    results = rows.selectExpr(*envelope, f"CAST({row} AS {struct_text(sink.relation)}) AS {to}")
     written = results.mapInArrow(encode_batches([sink]), WIRE_OUTPUT)
     bytes_of_format, texts = _kept(written.select("value")), _kept(rows.selectExpr(text))
     records = bytes_of_format.selectExpr(*_RECORD)
-    given = [*ENVELOPE.items(), (struct_column(source.relation), source.handle.struct_type())]
+    given = [*ENVELOPE.items(), (struct_column(source.relation.number), struct_text(source.relation))]
     read = records.mapInArrow(decode_batches([source]), ", ".join(f"{name(each)} {kind}" for each, kind in given))
     parsed = texts.selectExpr(f"from_json(CAST(value AS STRING), '{_STRUCT}') AS v")
     all_values = [f"count(v.{each})" for each in names]
     size = "sum(length(value))"
     return Ends(
         {
-            "ours": lambda: _collect(read.selectExpr(f"{struct_column(source.relation)}.v AS v"), *all_values),
+            "ours": lambda: _collect(read.selectExpr(f"{struct_column(source.relation.number)}.v AS v"), *all_values),
             "from_json": lambda: _collect(parsed, *all_values),
             "there and back": lambda: _collect(records.mapInArrow(_as_is, records.schema), size),
         },

@@ -64,7 +64,7 @@ def main() -> None:
     pipeline = planned(STATEMENTS)
 
     def ours() -> None:
-        relations = [source.relation for source in pipeline.group.sources]
+        relations = [source.relation.number for source in pipeline.graph.sources]
         rows = decoded(
             stream(spark, given),
             pipeline,

@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from kestrel_sql.dataflow.queryable import queryable_table
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.spark_execution import CheckpointTable
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.io.topics import WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
@@ -81,9 +81,7 @@ class Growing:
         _write(self.folder / "in" / f"{self._fed:04}.parquet", keys)
         self._fed += 1
         records = self.spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1)
-        frame = self.pipeline.frame(
-            self.spark, records.parquet(str(self.folder / "in")), PAGES, tasks=[1], has_task_pages=True
-        )
+        frame = self.pipeline.frame(records.parquet(str(self.folder / "in")), PAGES, tasks=[1], has_task_pages=True)
         writer = frame.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self.checkpoint)).start()
         query.awaitTermination()
@@ -92,7 +90,7 @@ class Growing:
 
     def reader(self) -> tuple[CheckpointReader, TableReader]:
         """How pull queries read the table."""
-        kept = queryable_table(self.pipeline.group, 0, self.query.plan.physical_plan)
+        kept = queryable_table(self.pipeline.graph, 0, self.query.plan.physical_plan)
         assert kept is not None
         states = CheckpointReader(self.spark, str(self.checkpoint), levels=1, tasks=1, pages=PAGES)
         table = TableReader(

@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from kestrel_sql.dataflow.queryable import queryable_table
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.pull import plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
 from kestrel_sql.queries.spark_execution import CheckpointTable
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.build.queryable import queryable_table
 from kestrel_sql.spark.io.topics import WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
@@ -70,7 +70,7 @@ def write_file(folder: Path, number: int, keys: range) -> None:
 def advance(spark: SparkSession, pipeline: Pipeline, folder: Path) -> None:
     """Process the new files."""
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    frame = pipeline.frame(spark, records, PAGES)
+    frame = pipeline.frame(records, PAGES)
     writer = (
         frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
     )
@@ -91,7 +91,7 @@ def main() -> None:
         write_file(folder / "in", number, range(first, min(ROWS, first + FILE_ROWS)))
     advance(spark, pipeline, folder)
 
-    kept = queryable_table(pipeline.group, 0, query.plan.physical_plan)
+    kept = queryable_table(pipeline.graph, 0, query.plan.physical_plan)
     assert kept is not None
     warm, cold = (CheckpointReader(spark, str(folder / "checkpoint"), levels=1, tasks=1, pages=PAGES) for _ in range(2))
     tables = [

@@ -110,7 +110,7 @@ def _start(runner: MemoryRunner, stream: Any, tasks: int) -> Any:
     for parsed in session.parse(_SQL):
         session.execute(parsed)
     pipeline = build_pipeline([QueryRun(plan=query.plan) for query in session.queries.values()])
-    frame = pipeline.frame(runner.spark, runner.read(stream), pages=pages_of(tasks), tasks=[tasks], has_task_pages=True)
+    frame = pipeline.frame(runner.read(stream), pages=pages_of(tasks), tasks=[tasks], has_task_pages=True)
     writer = frame.writeStream.format("noop").outputMode("update")
     return writer.option("checkpointLocation", str(runner.folder(runner.name()))).start()
 

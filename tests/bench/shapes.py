@@ -164,7 +164,7 @@ def statements(name: str) -> str:
 
 def drain(spark: SparkSession, given: Path, pipeline: Pipeline, side: str) -> int:
     """Run the rows through a pipeline; returns the number of outputs."""
-    relations = [source.relation for source in pipeline.group.sources]
+    relations = [source.relation.number for source in pipeline.graph.sources]
     values = {"ROWTIME": "TS", "ROWPARTITION": "0", "ROWOFFSET": "ordinal", "K": "K", "V": "V", "F": "F"}
     relation = f"element_at(array({', '.join(map(str, relations))}), 1 + CAST({side} AS INT))"
     rows = decoded(stream(spark, given), pipeline, values, relation, f"K % {PARTITIONS}")

@@ -59,7 +59,7 @@ def resume(case: Case, frozen: Frozen, runner: MemoryRunner, target: StorePath) 
         for part in (rows[: frozen.inputs], rows[frozen.inputs :]):
             runner.feed(stream, part)
         written: dict[int, list[Row]] = {}
-        writer = runner.collecting(pipeline.frame(spark, runner.read(stream)), written, runner.name())
+        writer = runner.collecting(pipeline.frame(runner.read(stream)), written, runner.name())
         finish(writer.option("checkpointLocation", target.uri).trigger(availableNow=True).start())
         return outputs_of([row for batch in written.values() for row in batch], 1)[0]
 

@@ -81,7 +81,7 @@ def test_jobs_that_share_a_query_count_as_one_and_fail_alone(monkeypatch: pytest
     ran: list[tuple[int, list[int], list[Job]]] = []
 
     def run_group(pipeline: Pipeline, members: Sequence[Job]) -> list[Output]:
-        ran.append((len(pipeline.group.plans), [each.number for each in members], list(members)))
+        ran.append((len(pipeline.graph.plans), [each.number for each in members], list(members)))
         if jobs[2] in members:
             raise ValueError("no")
         return [Output() for _ in members]
@@ -148,7 +148,7 @@ def test_cases_that_share_queries_have_the_outcomes_of_each_alone(monkeypatch: p
     run_group = GroupRunner.run_group
 
     def counted(self: GroupRunner, pipeline: Pipeline, feeds: Sequence[Any], *given: Any, **options: Any) -> Any:
-        ran.append((len(pipeline.group.plans), len(feeds)))
+        ran.append((len(pipeline.graph.plans), len(feeds)))
         return run_group(self, pipeline, feeds, *given, **options)
 
     monkeypatch.setattr(GroupRunner, "run_group", counted)

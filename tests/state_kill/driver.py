@@ -38,7 +38,7 @@ def run(spark: SparkSession, names: list[str], given: Path, checkpoint: Path, ou
     """Process all files that no run before has processed."""
     records = spark.readStream.schema(WIRE_INPUT).option("maxFilesPerTrigger", 1).json(str(given))
     built = pipeline(names)
-    frame = built.frame(spark, records)
+    frame = built.frame(records)
     check_start(lambda: spark, built, checkpoint)
 
     def write(rows: DataFrame, batch: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.keys import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
-from kestrel_sql.dataflow.relation import AnyRelation, Relation
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import PropertyError, UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
 from kestrel_sql.java.numbers import parse_long
@@ -46,7 +46,7 @@ CACHE_SIZES = ("statestore.cache.max.bytes", "cache.max.bytes.buffering")
 """The properties that give the size of the cache; the first that is set counts (rule O9.4)."""
 
 
-def stream_aggregate(step: StreamAggregateV1, query: Query, source: AnyRelation) -> tuple[Operator, AnyRelation]:
+def stream_aggregate(step: StreamAggregateV1, query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Aggregate a stream per key."""
     columns, calls = _columns(step, query, source)
     old = step is not query.unread
@@ -54,16 +54,14 @@ def stream_aggregate(step: StreamAggregateV1, query: Query, source: AnyRelation)
     return operator, _aggregated(step, query, source)
 
 
-def table_aggregate(step: TableAggregateV1, query: Query, source: AnyRelation) -> tuple[Operator, AnyRelation]:
+def table_aggregate(step: TableAggregateV1, query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Aggregate a table per group."""
     columns, calls = _columns(step, query, source)
     operator = TableAggregate(key_bytes=key_bytes(query, source), columns=columns, calls=calls)
     return operator, replace(_aggregated(step, query, source), window=None)
 
 
-def windowed_aggregate(
-    step: StreamWindowedAggregateV1, query: Query, source: AnyRelation
-) -> tuple[Operator, AnyRelation]:
+def windowed_aggregate(step: StreamWindowedAggregateV1, query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Aggregate a stream per key and window."""
     columns, calls = _columns(step, query, source)
     window, final = step.window_expression.window, step.window_expression.emit is Emit.FINAL
@@ -103,7 +101,7 @@ def drops_headers(step: StreamWindowedAggregateV1) -> bool:
     return isinstance(window.window, SessionWindow) and window.emit is not Emit.FINAL
 
 
-def table_suppress(query: Query, source: AnyRelation) -> tuple[Operator, AnyRelation]:
+def table_suppress(query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Hold results back until their window closes."""
     operator = TableSuppress(key_bytes=key_bytes(query, source), grace_ms=source.suppress_ms)
     return operator, replace(source, has_old=False)
@@ -151,7 +149,7 @@ def _bytes(name: str, text: str) -> int:
     return size
 
 
-def _aggregated(step: AnyAggregate, query: Query, source: AnyRelation) -> AnyRelation:
+def _aggregated(step: AnyAggregate, query: Query, source: Relation) -> Relation:
     return replace(
         source,
         schema=query.schema(step, source),

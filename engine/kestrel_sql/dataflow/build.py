@@ -1,79 +1,92 @@
-"""Builds the graph of a query."""
+"""Builds the graph of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kestrel_sql.dataflow.demand import unread_table
-from kestrel_sql.dataflow.graph import Flow, Graph, GraphQuery
+from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.queryable import build_queryable
-from kestrel_sql.dataflow.rows import Row
+from kestrel_sql.dataflow.relation import Relation
+from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.dataflow.stateful import aggregates
-from kestrel_sql.dataflow.stateful import joins as joins_by_key
-from kestrel_sql.dataflow.steps import joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.walk import build, collect_builders
+from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.plan.step import Step
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
-from kestrel_sql.types.schema import Column
+from kestrel_sql.types.schema import Column as SchemaColumn
 
-BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins_by_key, joins, sinks)
+BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
 
 
-def build_graph(run: QueryRun, functions: Registry) -> Graph:
-    """Build the graph of a query.
+def build_graph(runs: Iterable[QueryRun], functions: Registry) -> Graph:
+    """Build the graph of some queries.
 
     Raises:
-        StatementError: an expression of the plan has a type error.
+        StatementError: an expression of a plan has a type error.
     """
-    root = run.plan.physical_plan
-    query = GraphQuery(
-        query_id=run.plan.query_id,
-        settings=run.settings,
-        functions=functions,
-        serde=run.serde,
-        unread=unread_table(root),
-    )
-    query.graph.end = (
-        build_queryable(root, query, build_step, replaceable=run.replaceable)
-        if run.queryable
-        else build_step(root, query)
-    )
-    return query.graph
+    graph = Graph(functions)
+    for number, run in enumerate(runs):
+        root = run.plan.physical_plan
+        graph.plans[number] = run.plan
+        query = GraphQuery(
+            graph=graph,
+            number=number,
+            query_id=run.plan.query_id,
+            settings=run.settings,
+            functions=functions,
+            serde=run.serde,
+            unread=unread_table(root),
+        )
+        graph.ends[number] = (
+            build_queryable(root, query, build_step, replaceable=run.replaceable)
+            if run.queryable
+            else build_step(root, query)
+        )
+    for sink in graph.sinks:
+        graph.lift(sink.relation, len(graph.stages) - 1)
+    return graph
 
 
-def build_step(step: Step, query: GraphQuery) -> Flow:
+def build_step(step: Step, query: GraphQuery) -> Relation:
     """Build the steps upstream of `step`, then `step` itself, and return its result."""
     return build(step, query, BUILDERS, rescaled)
 
 
-def rescaled(query: GraphQuery, source: Flow) -> Flow:
+def rescaled(query: GraphQuery, source: Relation) -> Relation:
     """Give DECIMALs with scales of their own the scale of their type, as a serde does (rule U4.7)."""
     if not any(has_own_scales(column.type) for column in source.schema.columns):
         return source
     of_key, of_value = _scaler(source.schema.key), _scaler(source.schema.value)
 
-    def changed(row: Row) -> Row:
+    def apply(log: Log, rows: Rows) -> Rows:
+        def scaled(part: Part | None, change: Callable[[int, Column], Column | None]) -> Part | None:
+            return None if part is None else part.changed(change)
+
         return replace(
-            row, key=of_key(row.key), value=of_value(row.value), old=of_value(row.old), old_key=of_key(row.old_key)
+            rows,
+            key=rows.key.changed(of_key),
+            value=rows.value.changed(of_value),
+            old=scaled(rows.old, of_value),
+            old_key=scaled(rows.old_key, of_key),
         )
 
-    return query.each(source, changed, replace(source, schema=at_declared_scales(source.schema)))
+    facts = replace(source, schema=at_declared_scales(source.schema))
+    return query.then(source, apply, facts, "bring DECIMALs to the scales of their types")
 
 
-def _scaler(columns: Sequence[Column]) -> Callable[[tuple[Any, ...] | None], tuple[Any, ...] | None]:
+def _scaler(columns: Sequence[SchemaColumn]) -> Callable[[int, Column], Column | None]:
     types = [with_own_scales(column.type, False) if has_own_scales(column.type) else None for column in columns]
 
-    def scaled(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-        if values is None:
-            return None
-        pairs = zip(values, types, strict=True)
-        return tuple(value if of is None else _at_scale(value, of) for value, of in pairs)
+    def scaled(place: int, values: Column) -> Column | None:
+        of = types[place]
+        return None if of is None else [_at_scale(value, of) for value in values]
 
     return scaled
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
+from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Made, Row
-from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, columns_of_rows, unreported
-from kestrel_sql.expressions.compiler import Options, compile_expression
+from kestrel_sql.dataflow.rows import Cells, Indices, Log, Part, Rows
+from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
+from kestrel_sql.expressions.compiled import Compiled
+from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.expressions.user_calls import UserFunctionError
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.operators.operator import Value
 from kestrel_sql.plan.schemas import scope_of
+from kestrel_sql.plan.step import Step
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.types.schema import Column as SchemaColumn
-
-Rows = Sequence[Row]
-Values = Sequence[Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +27,33 @@ class StepLog:
     logger: str
     logs_rows: bool
 
+    @classmethod
+    def of(cls, query: Query, step: Step) -> StepLog:
+        """Return the log of a step."""
+        return cls(query.logger(step), query.logs_rows)
+
     def failed(
-        self, made: Made, row: Row, message: str, error: Exception | None = None, kind: int = PROCESSING
+        self, log: Log, rows: Rows, at: int, message: str, error: Exception | None = None, kind: int = PROCESSING
     ) -> None:
         """Log that a row failed; of errors only those of a user's function are named as the cause."""
         cause = [str(error)] if isinstance(error, UserFunctionError) else []
-        made.log(row, kind, self.logger, message, cause, self._shown(row))
-
-    def _shown(self, row: Row) -> str | None:
-        return json_row(row.value) if self.logs_rows and row.value is not None else None
+        shown = None
+        if self.logs_rows and rows.value.has(at):
+            shown = json_row(cells.values()[at] for cells in rows.value.cells)
+        log.add(rows, at, kind, self.logger, message, cause, shown)
 
 
 class Expressions:
     """The expressions of a step over the columns of its source."""
 
     def __init__(
-        self, query: GraphQuery, source: Relation, *, nested: bool, columns: Sequence[SchemaColumn] | None = None
+        self, query: Query, source: Relation, *, nested: bool, columns: Sequence[SchemaColumn] | None = None
     ) -> None:
         """Take the query and the relation, and `columns` in place of those of its value, such as the key's."""
         chosen = source.schema.value if columns is None else columns
         self._query = query
-        self.names = tuple(column.name for column in chosen)
-        self._scope = scope_of(source.schema) if columns is None else {column.name: column.type for column in chosen}
+        self.scope = Scope(tuple(column.name for column in chosen))
+        self._types = scope_of(source.schema) if columns is None else {column.name: column.type for column in chosen}
         self._options = Options(
             nested=nested and query.flag("ksql.nested.error.set.null"),
             preserve_nulls=query.flag("ksql.cast.strings.preserve.nulls"),
@@ -60,19 +62,36 @@ class Expressions:
 
     def bind(self, expression: Expression) -> Bound:
         """Bind an expression to the columns."""
-        return self._query.bind(expression, self._scope)
+        return self._query.bind(expression, self._types)
 
-    def compiled(self, expression: Expression) -> Evaluate:
+    def compiled(self, expression: Expression) -> Compiled:
         """Bind and compile an expression."""
         return self.of(self.bind(expression))
 
-    def of(self, bound: Bound) -> Evaluate:
+    def of(self, bound: Bound) -> Compiled:
         """Compile a bound expression."""
-        return compile_expression(bound, self._options)
+        return Compiled(bound, self._options)
 
-    def columns(self, values: Values, report: Report = unreported) -> Columns:
-        """Return the columns of some rows."""
-        return Columns(columns_of_rows(self.names, values), len(values), report)
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names of the columns that expressions are over."""
+
+    names: tuple[str, ...]
+
+    def columns(self, cells: Sequence[Cells], size: int, at: Indices, report: Report = unreported) -> Columns:
+        """Return the columns of the rows at some indices among `size`."""
+        places = {name: place for place, name in enumerate(self.names)}
+
+        def take(name: str) -> Column:
+            values = cells[places[name]].values()
+            return values if len(at) == size else [values[each] for each in at]
+
+        return Columns(lazy_columns(take), len(at), report)
+
+    def of_part(self, part: Part, at: Indices, report: Report = unreported) -> Columns:
+        """Return the columns of a part of some rows."""
+        return self.columns(part.cells, part.size, at, report)
 
 
 def closed(
@@ -90,9 +109,19 @@ def closed(
     return found
 
 
-def reports(log: StepLog, made: Made, rows: Rows) -> Report:
+def reports(log: StepLog, made: Log, rows: Rows, own: Indices) -> Report:
     """Return the port for the error scopes inside the expressions over some rows."""
-    return lambda at, message, error: log.failed(made, rows[at], message, error)
+    return lambda at, message, error: log.failed(made, rows, own[at], message, error)
+
+
+def spread(values: Column, own: Indices, size: int) -> Column:
+    """Return the values of some rows among all, NULL in the others."""
+    if len(own) == size:
+        return values
+    found: Column = [None] * size
+    for at, value in zip(own, values, strict=True):
+        found[at] = value
+    return found
 
 
 def references(node: object) -> Iterator[str]:
@@ -105,20 +134,3 @@ def references(node: object) -> Iterator[str]:
     elif hasattr(node, "__dataclass_fields__"):
         for field in node.__dataclass_fields__:
             yield from references(getattr(node, field))
-
-
-def with_present(
-    values: Sequence[Value | None], compute: Callable[[list[int], list[Value]], Sequence[Any]]
-) -> list[Any]:
-    """Compute something of the rows that are not NULL; `compute` gets their indices and values, others give None."""
-    at = [index for index, value in enumerate(values) if value is not None]
-    if not at:
-        return [None] * len(values)
-    given = [value for value in values if value is not None]
-    made = compute(at, given)
-    if len(at) == len(values):
-        return list(made)
-    found: list[Any] = [None] * len(values)
-    for index, value in zip(at, made, strict=True):
-        found[index] = value
-    return found

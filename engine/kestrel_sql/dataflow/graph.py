@@ -1,122 +1,200 @@
-"""Graphs of steps: each node makes rows of those of the nodes before it, a batch at a time."""
+"""Graphs: the steps of one or more queries, as stages without state between levels of stateful operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kestrel_sql.dataflow.query import Build
+from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Made, Row, Rows
+from kestrel_sql.dataflow.rows import Apply
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Operator, Scope
-from kestrel_sql.topics.records import Record
-
-Apply = Callable[..., Rows]
-"""Makes the rows of a node of those of its inputs, and of what it makes besides: `apply(made, *inputs)`."""
-
-Numbered = Sequence[tuple[int, Record]]
-"""Records with their numbers in the feed."""
+from kestrel_sql.plan.document import QueryPlan
+from kestrel_sql.plan.ingestion import IngestionSpec
+from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.types.schema import Column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow(Relation):
-    """A relation with the number of the node that makes its rows.
+class SourceRead:
+    """A relation that is read from a topic, with all that is needed to turn bytes into rows.
 
-    `origin` is the number of the source or operator whose rows they are; steps without state keep it.
+    Attributes:
+        query: the number of the query.
+        relation: the relation; records come in with the columns of `key` and `value`.
+        topic: the topic.
+        position: the number of the source among those of the topic and the query.
+        headers: the value columns that headers fill.
+        pseudo_version: which columns with metadata are added (rules P6.1).
+        window: the window of the keys.
+        logger: the logger of the step.
+        ingestion: how messages become rows, for CREATE SOURCE; `key` and `value` then hold the columns of messages.
+        strict: whether a record that cannot be read stops the query.
+        silent: whether an unreadable record is dropped without a log entry, because another relation logs it.
+        logs_rows: whether entries of the processing log contain the bytes that could not be read.
     """
 
-    node: int
-    origin: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A step without state."""
-
-    inputs: tuple[int, ...]
-    apply: Apply
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Reads a topic."""
-
+    query: int
+    relation: Relation
     topic: str
-    read: Callable[[Made, Numbered], Rows]
+    position: int = 0
+    key: SerdeSpec
+    value: SerdeSpec
+    headers: tuple[Column, ...] = ()
+    pseudo_version: int
+    window: WindowInfo | None = None
+    logger: str
+    ingestion: IngestionSpec | None = None
+    strict: bool = False
+    silent: bool = False
+    logs_rows: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkWrite:
+    """A relation that is written to a topic.
+
+    Attributes:
+        query: the number of the query.
+        relation: the relation.
+        topic: the topic.
+        window: the window of the keys.
+        logger: the logger of the step.
+        guarded: whether a row that cannot be written is dropped instead of failing the query. So it is below a
+            TIMESTAMP column, and where a DECIMAL may be wider than its type.
+        logs_rows: whether entries of the processing log contain the row that could not be written.
+    """
+
+    query: int
+    relation: Relation
+    topic: str
+    key: SerdeSpec
+    value: SerdeSpec
+    window: WindowInfo | None
+    logger: str
+    guarded: bool
+    logs_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stateful:
-    """A stateful operator, the relations that it reads (left, then right), and the one that it makes."""
+    """A stateful operator at a level: its inputs (left, then right), and the relation that it produces."""
 
+    query: int
     operator: Operator
-    inputs: tuple[Flow, ...]
-    output: Flow
+    inputs: tuple[Relation, ...]
+    output: Relation
     logger: str
 
 
-AnyNode = Node | Source | Stateful
+@dataclass(slots=True)
+class Chain:
+    """The steps without state on a relation in a stage, the relation that enters them, and that after them."""
+
+    entry: Relation
+    end: Relation
+    steps: list[Apply] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    """What each step does, for people."""
 
 
 @dataclass(slots=True)
 class Graph:
-    """The nodes of a query, each after those that it reads; `end` is the result of its last step."""
+    """The steps of several queries.
 
-    nodes: list[AnyNode] = field(default_factory=list)
-    end: Flow | None = None
+    Attributes:
+        functions: the functions that the expressions call.
+        stages: the chain of each relation between two levels, by the number of the relation.
+        levels: the stateful operators after each stage but the last.
+        sources: the relations that are read.
+        sinks: the relations that are written, once all queries are built at the last stage.
+        ends: the result of each query's root step, by query number.
+        plans: the plan of each query, by query number.
+    """
 
-    def add(self, node: AnyNode) -> int:
-        """Add a node, and return its number."""
-        self.nodes.append(node)
-        return len(self.nodes) - 1
+    functions: Registry
+    stages: list[dict[int, Chain]] = field(default_factory=lambda: [{}])
+    levels: list[list[Stateful]] = field(default_factory=list)
+    sources: list[SourceRead] = field(default_factory=list)
+    sinks: list[SinkWrite] = field(default_factory=list)
+    ends: dict[int, Relation] = field(default_factory=dict)
+    plans: dict[int, QueryPlan] = field(default_factory=dict)
+    relations: int = 0
 
-    @property
-    def stateful(self) -> dict[int, Stateful]:
-        """The nodes with state, by number."""
-        return {number: node for number, node in enumerate(self.nodes) if isinstance(node, Stateful)}
+    def new_relation(self, facts: Relation, level: int) -> Relation:
+        """Return a relation with a number of its own, which enters a stage."""
+        relation = replace(facts, number=self.relations, level=level)
+        self.relations += 1
+        self._enter(relation)
+        return relation
 
-    @property
-    def sources(self) -> list[Source]:
-        """The nodes that read topics."""
-        return [node for node in self.nodes if isinstance(node, Source)]
+    def lift(self, relation: Relation, level: int) -> Relation:
+        """Let a relation pass unchanged up to `level`."""
+        for between in range(relation.level + 1, level + 1):
+            self._enter(replace(relation, level=between))
+        return replace(relation, level=level)
+
+    def _enter(self, relation: Relation) -> None:
+        while len(self.stages) <= relation.level:
+            self.stages.append({})
+            self.levels.append([])
+        self.stages[relation.level].setdefault(relation.number, Chain(relation, relation))
+
+    def entering(self, level: int) -> Sequence[Relation]:
+        """Return the relations that enter a stage, by number."""
+        return [chain.entry for _, chain in sorted(self.stages[level].items())]
+
+    def stateful(self, relation: Relation) -> Stateful | None:
+        """Return the operator that makes a relation; None if a source does.
+
+        Steps without state keep the number of their relation.
+        """
+        found = (each for level in self.levels for each in level if each.output.number == relation.number)
+        return next(found, None)
 
 
 @dataclass(slots=True, kw_only=True)
-class GraphQuery(Build[Flow]):
-    """A query while its graph is built."""
+class GraphQuery(Query):
+    """A query while its steps are added to a graph."""
 
-    graph: Graph = field(default_factory=Graph)
+    graph: Graph
+    number: int = 0
 
-    def source(self, facts: Flow, read: Callable[[Made, int, Numbered], Rows]) -> Flow:
-        """Add a source of the facts' topic; it is told its number among those of the topic."""
-        position = sum(source.topic == facts.topic for source in self.graph.sources)
-        node = self.graph.add(Source(facts.topic, lambda made, records: read(made, position, records)))
-        return replace(facts, node=node, origin=node)
+    def source(self, read: SourceRead) -> Relation:
+        """Add a source."""
+        relation = self.graph.new_relation(read.relation, 0)
+        position = sum((each.query, each.topic) == (read.query, read.topic) for each in self.graph.sources)
+        self.graph.sources.append(replace(read, relation=relation, position=position))
+        return relation
 
-    def then(self, source: Flow, apply: Callable[[Made, Rows], Rows], facts: Flow) -> Flow:
-        """Add a step over one relation; `facts` are those of what it makes."""
-        return replace(facts, node=self.graph.add(Node((source.node,), apply)))
+    def then(self, source: Relation, apply: Apply, result: Relation, text: str) -> Relation:
+        """Add a step without state over a relation.
 
-    def each(self, source: Flow, change: Callable[[Row], Row | None], facts: Flow) -> Flow:
-        """Add a step that changes each row by itself, and drops it where the result is None."""
+        Args:
+            source: the relation.
+            apply: the step.
+            result: the facts of what it makes.
+            text: what it does, for people.
+        """
+        chain = self.graph.stages[source.level][source.number]
+        chain.steps.append(apply)
+        chain.texts.append(text)
+        chain.end = replace(result, number=source.number, level=source.level)
+        return chain.end
 
-        def apply(made: Made, rows: Rows) -> Rows:
-            return [changed for changed in map(change, rows) if changed is not None]
-
-        return self.then(source, apply, facts)
-
-    def with_keys(self, source: Flow) -> Flow:
-        """Add a step that drops the rows without a key; the key has one column."""
-        return self.each(source, lambda row: None if row.key is None or row.key[0] is None else row, source)
-
-    def without_headers(self, source: Flow, logger: str) -> Flow:
-        """Add a step that takes the headers of rows away."""
-        return self.each(source, lambda row: replace(row, headers=()), source)
-
-    def stateful(self, made: tuple[Operator, Flow], inputs: tuple[Flow, ...], logger: str) -> Flow:
-        """Add an operator over `inputs`, with the facts of what it gives."""
+    def stateful(self, made: tuple[Operator, Relation], inputs: tuple[Relation, ...], logger: str) -> Relation:
+        """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
         operator, facts = made
-        node = len(self.graph.nodes)
-        output = replace(facts, node=node, origin=node, rekeyed=operator.scope is Scope.QUERY)
-        self.graph.add(Stateful(operator, inputs, output, logger))
+        level = max(each.level for each in inputs)
+        lifted = tuple(self.graph.lift(each, level) for each in inputs)
+        # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
+        output = self.graph.new_relation(replace(facts, rekeyed=operator.scope is Scope.QUERY), level + 1)
+        stateful = Stateful(query=self.number, operator=operator, inputs=lifted, output=output, logger=logger)
+        self.graph.levels[level].append(stateful)
         return output
+
+    def sink(self, write: SinkWrite) -> None:
+        """Add a sink."""
+        self.graph.sinks.append(write)

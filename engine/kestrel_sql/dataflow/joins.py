@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.keys import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
-from kestrel_sql.dataflow.relation import AnyRelation, KeyCodec, Relation
+from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
@@ -21,8 +21,8 @@ AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1 | FkTableTab
 
 
 def stream_stream_join(
-    step: StreamStreamJoinV1, query: Query, left: AnyRelation, right: Relation
-) -> tuple[Operator, AnyRelation]:
+    step: StreamStreamJoinV1, query: Query, left: Relation, right: Relation
+) -> tuple[Operator, Relation]:
     """Join two streams within a time span."""
     left = replace(left, key_codec=KeyCodec.of(step.left_internal_formats))
     result = _joined(step, query, left, right, is_table=False)
@@ -41,8 +41,8 @@ def stream_stream_join(
 
 
 def stream_table_join(
-    step: StreamTableJoinV1, query: Query, left: AnyRelation, right: Relation
-) -> tuple[Operator, AnyRelation]:
+    step: StreamTableJoinV1, query: Query, left: Relation, right: Relation
+) -> tuple[Operator, Relation]:
     """Look each row of a stream up in a table."""
     left = replace(left, key_codec=KeyCodec.of(step.internal_formats))
     result = _joined(step, query, left, right, is_table=False)
@@ -58,8 +58,8 @@ def stream_table_join(
 
 
 def table_table_join(
-    step: TableTableJoinV1, query: Query, left: AnyRelation, right: Relation
-) -> tuple[Operator, AnyRelation]:
+    step: TableTableJoinV1, query: Query, left: Relation, right: Relation
+) -> tuple[Operator, Relation]:
     """Join two tables on their keys."""
     result = _joined(step, query, left, right, is_table=True)
     operator = TableJoin(
@@ -73,8 +73,8 @@ def table_table_join(
 
 
 def foreign_key_join(
-    step: FkTableTableJoinV1, query: Query, left: AnyRelation, right: Relation
-) -> tuple[Operator, AnyRelation]:
+    step: FkTableTableJoinV1, query: Query, left: Relation, right: Relation
+) -> tuple[Operator, Relation]:
     """Join a table to the key of another; the extra column of its rows is the foreign key."""
     operator = ForeignKeyJoin(
         join_type=step.join_type,
@@ -92,7 +92,7 @@ def foreign_key(step: FkTableTableJoinV1) -> tuple[Expression, str]:
     return expression, f"Error calculating left join expression: `{format_expression(expression)}`."
 
 
-def _joined(step: AnyJoin, query: Query, left: AnyRelation, right: Relation, *, is_table: bool) -> AnyRelation:
+def _joined(step: AnyJoin, query: Query, left: Relation, right: Relation, *, is_table: bool) -> Relation:
     sides: tuple[Relation, Relation] = (left, right)
     return replace(
         left,

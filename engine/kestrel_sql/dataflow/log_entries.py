@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kestrel_sql.formats.json.text import write_compact
 from kestrel_sql.formats.serde import causes, describe
 from kestrel_sql.operators.late import Late
 from kestrel_sql.topics.records import LogEntry
@@ -52,7 +52,7 @@ def base64_of(data: bytes | None) -> str | None:
 
 def json_row(values: Iterable[Any]) -> str:
     """Encode a row for a log entry, as a JSON array."""
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"), default=_json_value)
+    return write_compact(list(values))
 
 
 def log_entry(row: Mapping[str, Any]) -> LogEntry:
@@ -67,7 +67,3 @@ def log_entry(row: Mapping[str, Any]) -> LogEntry:
         cause=tuple(row["cause"] or ()),
         record=row["record"],
     )
-
-
-def _json_value(value: object) -> str | None:
-    return base64_of(value) if isinstance(value, bytes) else str(value)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kestrel_sql.dataflow.evaluation import Expressions, Rows, StepLog, closed, references, reports, with_present
-from kestrel_sql.dataflow.graph import GraphQuery
+from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, references, reports, spread
+from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Made
+from kestrel_sql.dataflow.rows import Cells, Indices, Listed, Log, Part, Rows
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, unreported
+from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.interpreter.casts import java_text
-from kestrel_sql.operators.operator import Key, Value
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral
@@ -22,65 +22,70 @@ from kestrel_sql.types.sql_types import STRING
 EXCLUDED = "The source row will be excluded from the table."
 
 
-def log_of(query: GraphQuery, step: Step) -> StepLog:
-    """Return the log of a step."""
-    return StepLog(query.logger(step), query.logs_rows)
-
-
 @dataclass(frozen=True, slots=True)
 class _Item:
-    name: str
-    evaluate: Evaluate
+    evaluate: Compiled
     message: str
     column: str | None
     """The column that the expression is, if it is nothing else."""
-    sorts: tuple[tuple[str, Evaluate], ...]
+    sorts: tuple[tuple[str, Compiled], ...]
 
 
 class Projection:
     """The value columns of SELECT; a NULL row stays one."""
 
-    def __init__(self, query: GraphQuery, source: Relation, step: Step, items: Sequence[SelectItem]) -> None:
-        self._log = log_of(query, step)
-        self._expressions = Expressions(query, source, nested=True)
-        self._items = [self._item(at, item) for at, item in enumerate(items)]
+    def __init__(self, query: Query, source: Relation, step: Step, items: Sequence[SelectItem]) -> None:
+        self._log = StepLog.of(query, step)
+        expressions = Expressions(query, source, nested=True)
+        self._scope = expressions.scope
+        self._items = [self._item(expressions, at, item) for at, item in enumerate(items)]
+        self._sorts = any(item.sorts for item in self._items)
 
-    def _item(self, at: int, item: SelectItem) -> _Item:
-        bound = self._expressions.bind(item.expression)
+    @staticmethod
+    def _item(expressions: Expressions, at: int, item: SelectItem) -> _Item:
+        bound = expressions.bind(item.expression)
         text = format_expression(item.expression)
         return _Item(
-            item.alias,
-            self._expressions.of(bound),
+            expressions.of(bound),
             f"Error computing expression {text} for column {item.alias} with index {at}",
             item.expression.name if isinstance(item.expression, ColumnRef) else None,
-            tuple((name, self._expressions.of(call)) for name, call in _sorted_in_place(bound)),
+            tuple((name, expressions.of(call)) for name, call in _sorted_in_place(bound)),
         )
 
-    def __call__(
-        self, made: Made, rows: Rows, values: Sequence[Value | None], *, silent: bool = False
-    ) -> list[Value | None]:
-        """Compute the columns of each value of the rows; without entries of the log if `silent`."""
+    def __call__(self, log: Log, rows: Rows, part: Part, *, silent: bool = False) -> Part:
+        """Compute the columns of a version of the rows; without entries of the log if `silent`."""
+        own = part.indices()
+        columns = self._scope.of_part(part, own, unreported if silent else reports(self._log, log, rows, own))
+        found: list[Column | None] = []
+        for number, item in enumerate(self._items):
+            if item.column is not None and not self._sorts:
+                found.append(None)
+                continue
+            found.append(closed(item.evaluate, columns, self._failed(log, rows, own, item.message, silent=silent)))
+            for name, call in item.sorts:
+                # In ksqlDB a column is one Java object in all expressions of a row, also in those before the call.
+                columns = self._sorted(columns, name, call)
+                for other in range(number + 1):
+                    if self._items[other].column == name:
+                        found[other] = columns.column(name)
+        return Part([*map(self._cells(part, own), self._items, found)], part.size, part.present)
 
-        def compute(at: list[int], given: list[Value]) -> list[Value]:
-            own = [rows[index] for index in at]
-            columns = self._expressions.columns(given, unreported if silent else reports(self._log, made, own))
-            found: list[Column] = []
-            for number, item in enumerate(self._items):
-                found.append(closed(item.evaluate, columns, self._failed(made, own, item.message, silent=silent)))
-                for name, call in item.sorts:
-                    # In ksqlDB a column is one Java object in all expressions of a row, also in those before the call.
-                    columns = self._sorted(columns, name, call)
-                    for other in range(number + 1):
-                        if self._items[other].column == name:
-                            found[other] = columns.column(name)
-            return list(zip(*found, strict=True)) if found else [()] * len(given)
+    def _cells(self, part: Part, own: Indices) -> Callable[[_Item, Column | None], Cells]:
+        names = self._scope.names
 
-        return with_present(values, compute)
+        def cells(item: _Item, values: Column | None) -> Cells:
+            if values is None:
+                return part.cells[names.index(item.column or "")]
+            return Listed(spread(values, own, part.size))
 
-    def _failed(self, made: Made, rows: Rows, message: str, *, silent: bool) -> Callable[[int, Exception], None]:
+        return cells
+
+    def _failed(
+        self, log: Log, rows: Rows, own: Indices, message: str, *, silent: bool
+    ) -> Callable[[int, Exception], None]:
         if silent:
             return lambda at, error: None
-        return lambda at, error: self._log.failed(made, rows[at], message, error)
+        return lambda at, error: self._log.failed(log, rows, own[at], message, error)
 
     @staticmethod
     def _sorted(columns: Columns, name: str, call: Evaluate) -> Columns:
@@ -106,25 +111,30 @@ def _sorted_in_place(bound: Bound) -> Iterator[tuple[str, Bound]]:
 class Predicate:
     """A condition of WHERE or HAVING: false where it fails, and for a NULL row."""
 
-    def __init__(self, query: GraphQuery, source: Relation, step: Step, expression: Expression) -> None:
-        self._log = log_of(query, step)
-        self._expressions = Expressions(query, source, nested=False)
-        self._evaluate = self._expressions.compiled(expression)
+    def __init__(self, query: Query, source: Relation, step: Step, expression: Expression) -> None:
+        self._log = StepLog.of(query, step)
+        expressions = Expressions(query, source, nested=False)
+        self._scope, self._evaluate = expressions.scope, expressions.compiled(expression)
         self._message = f"Error evaluating predicate {format_expression(expression)}"
 
-    def __call__(
-        self, made: Made, rows: Rows, values: Sequence[Value | None], *, silent: bool = False
-    ) -> list[bool | None]:
-        """Say of each value of the rows whether the condition holds; without entries of the log if `silent`."""
+    def __call__(self, log: Log, rows: Rows, part: Part, *, silent: bool = False) -> list[bool | None]:
+        """Say of a version of each row whether the condition holds; without entries of the log if `silent`."""
+        own = part.indices()
 
-        def compute(at: list[int], given: list[Value]) -> list[bool]:
-            def failed(index: int, error: Exception) -> None:
-                if not silent:
-                    self._log.failed(made, rows[at[index]], self._message, error)
+        def failed(at: int, error: Exception) -> None:
+            if not silent:
+                self._log.failed(log, rows, own[at], self._message, error)
 
-            return [held is True for held in closed(self._evaluate, self._expressions.columns(given), failed)]
+        held = closed(self._evaluate, self._scope.of_part(part, own), failed)
+        return spread([each is True for each in held], own, part.size)
 
-        return with_present(values, compute)
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    evaluate: Compiled
+    from_key: Compiled | None
+    message: str
+    is_null: bool
 
 
 class NewKey:
@@ -134,88 +144,72 @@ class NewKey:
     there.
     """
 
-    def __init__(self, query: GraphQuery, source: Relation, step: Step, expressions: Sequence[Expression]) -> None:
-        self._log = log_of(query, step)
-        self._of_value = Expressions(query, source, nested=True)
-        self._of_key = Expressions(query, source, nested=True, columns=source.schema.key)
-        self._width = len(source.schema.key)
-        self._components = [self._component(source, expression) for expression in expressions]
+    def __init__(self, query: Query, source: Relation, step: Step, expressions: Sequence[Expression]) -> None:
+        self._log = StepLog.of(query, step)
+        of_value = Expressions(query, source, nested=True)
+        of_key = Expressions(query, source, nested=True, columns=source.schema.key)
+        self._scope, self._key_scope = of_value.scope, of_key.scope
+        self._components = [self._component(of_value, of_key, expression) for expression in expressions]
 
-    def _component(self, source: Relation, expression: Expression) -> _Component:
-        names = {column.name for column in source.schema.key}
+    @staticmethod
+    def _component(of_value: Expressions, of_key: Expressions, expression: Expression) -> _Component:
+        names = of_key.scope.names
         from_key = names and all(name in names for name in references(expression))
         return _Component(
-            self._of_value.compiled(expression),
-            self._of_key.compiled(expression) if from_key else None,
+            of_value.compiled(expression),
+            of_key.compiled(expression) if from_key else None,
             f"Error computing new key from expression {format_expression(expression)}",
             isinstance(expression, NullLiteral),
         )
 
-    def __call__(self, made: Made, rows: Rows) -> list[Key]:
+    def __call__(self, log: Log, rows: Rows) -> Part:
         """Compute the key of each row."""
-        keys = [self._values(made, rows, component) for component in self._components]
-        return list(zip(*keys, strict=True))
+        return Part([Listed(self._values(log, rows, component)) for component in self._components], rows.size)
 
-    def _values(self, made: Made, rows: Rows, component: _Component) -> Column:
-        full = [at for at, row in enumerate(rows) if row.value is not None]
-        empty = [at for at, row in enumerate(rows) if row.value is None]
-        found: Column = [None] * len(rows)
-        own = [rows[at] for at in full]
-        values = [row.value for row in own if row.value is not None]
-        columns = self._of_value.columns(values, reports(self._log, made, own))
+    def _values(self, log: Log, rows: Rows, component: _Component) -> Column:
+        own = rows.value.indices()
+        columns = self._scope.of_part(rows.value, own, reports(self._log, log, rows, own))
 
         def failed(at: int, error: Exception) -> None:
-            self._log.failed(made, own[at], component.message, error)
+            self._log.failed(log, rows, own[at], component.message, error)
 
-        for at, value in zip(full, closed(component.evaluate, columns, failed) if full else (), strict=True):
-            found[at] = value
+        found = spread(closed(component.evaluate, columns, failed), own, rows.size)
+        empty = [at for at in range(rows.size) if not rows.value.has(at)] if len(own) < rows.size else []
         if component.from_key is not None:
-            keys = [rows[at].key or (None,) * self._width for at in empty]
-            from_key = closed(component.from_key, self._of_key.columns(keys)) if empty else []
+            from_key = closed(component.from_key, self._key_scope.of_part(rows.key, empty)) if empty else []
             for at, value in zip(empty, from_key, strict=True):
                 found[at] = value
         elif not component.is_null:
             for at in empty:
-                self._log.failed(made, rows[at], component.message)
+                self._log.failed(log, rows, at, component.message)
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Component:
-    evaluate: Evaluate
-    from_key: Evaluate | None
-    message: str
-    is_null: bool
-
-
 class Grouping:
-    """The group of a row; None where a component is NULL or fails.
+    """The group of a row; none where a component is NULL or fails.
 
     With `joined`, several components become one STRING separated by `|+|` (rules P6.4).
     """
 
     def __init__(
-        self, query: GraphQuery, source: Relation, step: Step, expressions: Sequence[Expression], *, joined: bool
+        self, query: Query, source: Relation, step: Step, expressions: Sequence[Expression], *, joined: bool
     ) -> None:
-        self._log = log_of(query, step)
-        self._expressions = Expressions(query, source, nested=False)
-        bounds = [self._expressions.bind(expression) for expression in expressions]
-        self._evaluates = [self._expressions.of(bound) for bound in bounds]
+        self._log = StepLog.of(query, step)
+        own = Expressions(query, source, nested=False)
+        bounds = [own.bind(expression) for expression in expressions]
+        self._scope, self._evaluates = own.scope, [own.of(bound) for bound in bounds]
         self._types = [bound.type or STRING for bound in bounds]
         self._joined = joined and len(expressions) > 1
 
-    def __call__(
-        self, made: Made, rows: Rows, values: Sequence[Value | None], *, silent: bool = False
-    ) -> list[Key | None]:
-        """Compute the group of each value of the rows; without entries of the log if `silent`."""
-
-        def compute(at: list[int], given: list[Value]) -> list[Key | None]:
-            columns = self._expressions.columns(given)
-            own = [rows[index] for index in at]
-            found = []
-            for number, evaluate in enumerate(self._evaluates):
-                failures: Failures = {}
-                column = [*evaluate(columns, failures)]
+    def __call__(self, log: Log, rows: Rows, part: Part, *, silent: bool = False) -> Part:
+        """Compute the group of a version of each row."""
+        own = part.indices()
+        columns = self._scope.of_part(part, own)
+        found = []
+        for number, evaluate in enumerate(self._evaluates):
+            failures: Failures = {}
+            column = [*evaluate(columns, failures)]
+            if failures or None in column:
                 for index, value in enumerate(column):
                     if index in failures:
                         message = f"Error calculating group-by column with index {number}. {EXCLUDED}"
@@ -225,16 +219,18 @@ class Grouping:
                     else:
                         continue
                     if not silent:
-                        self._log.failed(made, own[index], message)
-                found.append(column)
-            return [self._key(key) for key in zip(*found, strict=True)]
+                        self._log.failed(log, rows, own[index], message)
+            found.append(column)
+        present = part.present
+        if any(None in column for column in found):
+            complete = [None not in values for values in zip(*found, strict=True)]
+            present = [each is True for each in spread(complete, own, part.size)]
+        if self._joined:
+            found = [[self._text(values) for values in zip(*found, strict=True)]]
+        return Part([Listed(spread(column, own, part.size)) for column in found], part.size, present)
 
-        return with_present(values, compute)
-
-    def _key(self, values: tuple[Any, ...]) -> Key | None:
-        if any(value is None for value in values):
+    def _text(self, values: tuple[Any, ...]) -> str | None:
+        if None in values:
             return None
-        if not self._joined:
-            return values
         texts = (value if of == STRING else java_text(value, of) for value, of in zip(values, self._types, strict=True))
-        return ("|+|".join(texts),)
+        return "|+|".join(texts)

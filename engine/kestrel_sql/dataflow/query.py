@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic
 
 from kestrel_sql.dataflow.log_entries import ROWS_INCLUDE
-from kestrel_sql.dataflow.relation import AnyRelation, Relation
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.operators.operator import Operator
 from kestrel_sql.plan.schemas import step_schema
 from kestrel_sql.plan.step import Formats, Step
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -70,20 +67,3 @@ class Query:
         key = SerdeSpec(formats.key_format, relation.schema.key, formats.key_features, Side.KEY, relation.topic)
         value = SerdeSpec(formats.value_format, values, formats.value_features, Side.VALUE, relation.topic)
         return self.serde(key), self.serde(value)
-
-
-@dataclass(slots=True, kw_only=True)
-class Build(Query, ABC, Generic[AnyRelation]):
-    """A query while a carrier builds its steps."""
-
-    @abstractmethod
-    def stateful(self, made: tuple[Operator, AnyRelation], inputs: tuple[AnyRelation, ...], logger: str) -> AnyRelation:
-        """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
-
-    @abstractmethod
-    def with_keys(self, source: AnyRelation) -> AnyRelation:
-        """Add a step that drops the rows without a key; the key has one column."""
-
-    @abstractmethod
-    def without_headers(self, source: AnyRelation, logger: str) -> AnyRelation:
-        """Add a step that takes the headers of rows away."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from kestrel_sql.dataflow.graph import Flow, Graph, GraphQuery, Stateful
+from kestrel_sql.dataflow.graph import Graph, GraphQuery, Stateful
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.steps.sinks import table_sink_v1
 from kestrel_sql.dataflow.steps.tables import table_filter_v1, table_select_v1, with_old
 from kestrel_sql.dataflow.tables import stored
@@ -15,12 +17,12 @@ from kestrel_sql.plan.steps.sinks import TableSinkV1
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
 
-Build = Callable[[Step, GraphQuery], Flow]
+Build = Callable[[Step, GraphQuery], Relation]
 
 _SOURCES = (TableSourceV1, TableSourceV2, WindowedTableSourceV1)
 
 
-def build_queryable(root: Step, query: GraphQuery, build: Build, *, replaceable: bool) -> Flow:
+def build_queryable(root: Step, query: GraphQuery, build: Build, *, replaceable: bool) -> Relation:
     """Build a plan whose table is materialised: by its last operator, or by a store that is added before the sink.
 
     With `replaceable`, the plan has the same operators with and without filters, so that CREATE OR REPLACE finds its
@@ -32,30 +34,34 @@ def build_queryable(root: Step, query: GraphQuery, build: Build, *, replaceable:
     return _materialised(root, query, build(root, query))
 
 
-def _with_old_rows(step: Step, query: GraphQuery, build: Build) -> Flow:
+def _with_old_rows(step: Step, query: GraphQuery, build: Build) -> Relation:
     if isinstance(step, TableSelectV1):
         return table_select_v1(step, query, _with_old_rows(step.source, query, build))
     if isinstance(step, TableFilterV1):
         return table_filter_v1(step, query, _with_old_rows(step.source, query, build))
-    flow = build(step, query)
-    return with_old(query, flow, query.logger(step)) if isinstance(step, _SOURCES) else flow
+    relation = build(step, query)
+    return with_old(query, relation, query.logger(step)) if isinstance(step, _SOURCES) else relation
 
 
-def _materialised(root: Step, query: GraphQuery, result: Flow) -> Flow:
+def _materialised(root: Step, query: GraphQuery, result: Relation) -> Relation:
     if not result.is_table or _materialising(query.graph, result) is not None:
         return result
     return query.stateful(stored(query, result), (result,), query.logger(root))
 
 
-def queryable_table(graph: Graph, root: Step) -> tuple[int, Stateful, tuple[Step, ...]] | None:
-    """Return where the table of a query is materialised; None if it is not.
+@dataclass(frozen=True, slots=True)
+class QueryableTable:
+    """Where a table is materialised: an operator, and the steps from its rows to those of the table, in order."""
 
-    Returns:
-        The number and the node of an operator, and the steps from its rows to those of the table, in order.
-    """
-    end = graph.end
-    stateful = _materialising(graph, end) if end is not None and end.is_table else None
-    if end is None or stateful is None:
+    stateful: Stateful
+    steps: tuple[Step, ...]
+
+
+def queryable_table(graph: Graph, number: int, root: Step) -> QueryableTable | None:
+    """Return where the table of a query is materialised; None if it is not."""
+    end = graph.ends[number]
+    stateful = _materialising(graph, end) if end.is_table else None
+    if stateful is None:
         return None
     steps: list[Step] = []
     if not isinstance(stateful.operator, TableStore):
@@ -63,10 +69,10 @@ def queryable_table(graph: Graph, root: Step) -> tuple[int, Stateful, tuple[Step
         while isinstance(step, TableSelectV1 | TableFilterV1):
             steps.insert(0, step)
             step = step.source
-    return end.origin, stateful, tuple(steps)
+    return QueryableTable(stateful, tuple(steps))
 
 
-def _materialising(graph: Graph, flow: Flow) -> Stateful | None:
+def _materialising(graph: Graph, relation: Relation) -> Stateful | None:
     """The operator whose rows a relation has, if its state has a table."""
-    node = graph.nodes[flow.origin]
-    return node if isinstance(node, Stateful) and holds_table(node.operator) else None
+    stateful = graph.stateful(relation)
+    return stateful if stateful is not None and holds_table(stateful.operator) else None

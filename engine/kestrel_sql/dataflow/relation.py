@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from kestrel_sql.types.schema import Column, Schema
@@ -24,9 +23,11 @@ class KeyCodec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """The facts of a relation.
+    """A relation between two steps of a graph.
 
     Attributes:
+        number: its number in the graph; steps without state keep that of the relation that they read.
+        level: the number of stateful levels before it.
         schema: its columns.
         is_table: whether its rows are changes of a table.
         has_old: whether its rows have the version that they replace.
@@ -42,6 +43,8 @@ class Relation:
             as NULL (rule F4.3.3).
     """
 
+    number: int = -1
+    level: int = 0
     schema: Schema
     is_table: bool = False
     has_old: bool = False
@@ -54,6 +57,6 @@ class Relation:
     suppress_ms: int = 0
     nulls_empty_keys: bool = False
 
-
-AnyRelation = TypeVar("AnyRelation", bound=Relation)
-"""A relation with what its carrier adds to the facts."""
+    def at(self, level: int) -> Relation:
+        """Return the same relation at another level."""
+        return replace(self, level=level)

@@ -1,52 +1,219 @@
-"""The rows that steps pass on, each with the record that caused it."""
+"""The rows that steps pass on, by columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from kestrel_sql.dataflow.log_entries import FATAL
-from kestrel_sql.operators.operator import Key, Value
-from kestrel_sql.operators.operator import Row as OperatorRow
-from kestrel_sql.topics.records import Headers, LogEntry, Record
+from kestrel_sql.expressions.columns import Column
+from kestrel_sql.topics.records import LogEntry, Record
 
 Ordinal = tuple[int, ...]
 """The place of a row: the number of its record in the feed, that of the source among those of the topic, and then
 positions among the rows that came from one row."""
 
+Values = tuple[Any, ...]
+"""A key, or a version of a value, in column order."""
 
-@dataclass(slots=True, kw_only=True)
-class Row(OperatorRow):
-    """A row on its way; steps share rows, so that nobody changes one."""
+Indices = Sequence[int]
 
-    ordinal: Ordinal
-    cause: Record
-    headers: Headers = ()
-    task: int = 0
 
-    def with_parts(self, key: Key | None, value: Value | None, old: Value | None) -> Row:
-        """Return the row with another key and other versions; `dataclasses.replace` takes three times as long."""
-        return Row(
-            self.side,
-            key,
-            value,
-            self.timestamp,
-            old,
-            self.old_key,
-            self.window,
-            self.extra,
-            ordinal=self.ordinal,
-            cause=self.cause,
-            headers=self.headers,
-            task=self.task,
+class Cells(Protocol):
+    """The values of a column; a carrier may keep them in a form of its own until a step asks for them."""
+
+    def values(self) -> Column:
+        """Return the values, which nobody changes; NULL in rows that lack the part."""
+        ...
+
+    def take(self, at: Indices) -> Cells:
+        """Return the values at some indices."""
+        ...
+
+
+class Listed:
+    """The values of a column as a list."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Column) -> None:
+        self._values = values
+
+    def values(self) -> Column:
+        """Return the values."""
+        return self._values
+
+    def take(self, at: Indices) -> Cells:
+        """Return the values at some indices."""
+        values = self._values
+        return Listed([values[each] for each in at])
+
+
+class _OfTuples:
+    """A column of rows that are tuples."""
+
+    __slots__ = ("_place", "_rows")
+
+    def __init__(self, rows: Sequence[Values | None], place: int) -> None:
+        self._rows, self._place = rows, place
+
+    def values(self) -> Column:
+        place = self._place
+        return [None if row is None else row[place] for row in self._rows]
+
+    def take(self, at: Indices) -> Cells:
+        return _OfTuples([self._rows[each] for each in at], self._place)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The key of each row, or a version of its value.
+
+    Attributes:
+        cells: the columns.
+        size: the number of rows.
+        present: which rows have the part; None if all have it.
+    """
+
+    cells: Sequence[Cells]
+    size: int
+    present: Sequence[bool] | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Values | None], width: int) -> Part:
+        """Return a part of tuples, which are None in the rows that lack it."""
+        present = [row is not None for row in rows] if None in rows else None
+        return cls([_OfTuples(rows, place) for place in range(width)], len(rows), present)
+
+    @classmethod
+    def nothing(cls, size: int, width: int) -> Part:
+        """Return a part that all rows lack."""
+        return cls([Listed([None] * size)] * width, size, [False] * size)
+
+    def rows(self) -> list[Values | None]:
+        """Return the part of each row as a tuple; None where a row lacks it."""
+        columns = [cells.values() for cells in self.cells]
+        found: list[Values | None] = list(zip(*columns, strict=True)) if columns else [()] * self.size
+        if self.present is not None:
+            found = [row if there else None for row, there in zip(found, self.present, strict=True)]
+        return found
+
+    def indices(self) -> Indices:
+        """Return the rows that have the part."""
+        return range(self.size) if self.present is None else [at for at, there in enumerate(self.present) if there]
+
+    def has(self, at: int) -> bool:
+        """Whether a row has the part."""
+        return self.present is None or self.present[at]
+
+    def take(self, at: Indices) -> Part:
+        """Return the part of some rows."""
+        present = None if self.present is None else [self.present[each] for each in at]
+        return Part([cells.take(at) for cells in self.cells], len(at), present)
+
+    def where(self, kept: Sequence[bool | None]) -> Part:
+        """Return the part of the same rows, which those that are not kept lack."""
+        if self.present is not None:
+            kept = [bool(there and keep) for there, keep in zip(self.present, kept, strict=True)]
+        return replace(self, present=None if all(kept) else [bool(keep) for keep in kept])
+
+    def select(self, places: Sequence[int]) -> Part:
+        """Return some of the columns."""
+        return self if len(places) == len(self.cells) else replace(self, cells=[self.cells[at] for at in places])
+
+    def with_cells(self, place: int, cells: Cells) -> Part:
+        """Return the part with another column in a place."""
+        return replace(self, cells=[*self.cells[:place], cells, *self.cells[place + 1 :]])
+
+    def changed(self, change: Callable[[int, Column], Column | None]) -> Part:
+        """Return the part with other values in the columns for which `change(place, values)` gives some."""
+        cells = []
+        for place, old in enumerate(self.cells):
+            new = change(place, old.values())
+            cells.append(old if new is None else Listed(new))
+        return replace(self, cells=cells)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of a relation.
+
+    Attributes:
+        key: their keys.
+        value: their values; a row without one is a tombstone, or a NULL row of a stream.
+        old: the version of a table's row that each replaces.
+        old_key: the group of that version.
+        extra: further columns that an operator reads, such as a foreign key.
+        times: their timestamps (ms).
+        headers: their headers, each a tuple of pairs.
+        origin: what the carrier knows of the rows of a batch and no step changes.
+        at: the index of each row in `origin`.
+        positions: what steps that make several rows of one appended to the ordinal of each row.
+    """
+
+    key: Part
+    value: Part
+    old: Part | None = None
+    old_key: Part | None = None
+    extra: Part | None = None
+    times: Cells
+    headers: Cells
+    origin: Any
+    at: Indices
+    positions: Sequence[Ordinal] | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.at)
+
+    def take(self, kept: Indices) -> Rows:
+        """Return some of the rows."""
+        parts = (self.old, self.old_key, self.extra)
+        old, old_key, extra = (None if part is None else part.take(kept) for part in parts)
+        return Rows(
+            key=self.key.take(kept),
+            value=self.value.take(kept),
+            old=old,
+            old_key=old_key,
+            extra=extra,
+            times=self.times.take(kept),
+            headers=self.headers.take(kept),
+            origin=self.origin,
+            at=[self.at[each] for each in kept],
+            positions=None if self.positions is None else [self.positions[each] for each in kept],
         )
 
-    def with_key(self, key: Key | None) -> Row:
-        """Return the row with another key."""
-        return self.with_parts(key, self.value, self.old)
+    def where(self, kept: Sequence[Any]) -> Rows:
+        """Return the rows that are kept."""
+        found = [at for at, keep in enumerate(kept) if keep]
+        return self if len(found) == self.size else self.take(found)
+
+    def numbered(self, numbers: Sequence[int]) -> Rows:
+        """Append a number to the ordinal of each row."""
+        before = self.positions or [()] * self.size
+        return replace(self, positions=[(*each, number) for each, number in zip(before, numbers, strict=True)])
 
 
-Rows = list[Row]
+class Log(Protocol):
+    """Takes the entries of the processing log about the rows of a batch."""
+
+    def add(
+        self,
+        rows: Rows,
+        at: int,
+        kind: int,
+        logger: str,
+        message: str,
+        cause: Iterable[str],
+        record: str | None,
+    ) -> None:
+        """Add an entry about the row at an index of `rows`."""
+        ...
+
+
+Apply = Callable[[Log, Rows], Rows]
+"""A step without state: makes rows of those of the step before it, and logs what failed. It can be pickled."""
 
 
 @dataclass(slots=True)
@@ -59,41 +226,3 @@ class Output:
     records: list[Record] = field(default_factory=list)
     causes: list[tuple[str, int, int]] = field(default_factory=list)
     log: list[LogEntry] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Made:
-    """What a query makes of a batch, by ordinal, until the whole batch is done."""
-
-    records: list[tuple[Ordinal, Record, Record]] = field(default_factory=list)
-    entries: list[tuple[Ordinal, LogEntry]] = field(default_factory=list)
-
-    def log(self, row: Row, kind: int, logger: str, message: str, cause: Iterable[str], record: str | None) -> None:
-        """Add an entry of the processing log about a row."""
-        about = row.cause
-        entry = LogEntry(
-            kind=kind,
-            logger=logger,
-            message=message,
-            topic=about.topic,
-            partition=about.partition,
-            offset=about.offset,
-            cause=tuple(cause),
-            record=record,
-        )
-        self.entries.append((row.ordinal, entry))
-
-    def end(self) -> Ordinal | None:
-        """The place of the row that ended the query, if one did."""
-        return min((ordinal for ordinal, entry in self.entries if entry.kind == FATAL), default=None)
-
-    def add_to(self, output: Output) -> None:
-        """Hand over what was made, in order: nothing after the row that ended the query."""
-        end = self.end()
-        for ordinal, record, cause in sorted(self.records, key=lambda made: made[0]):
-            if end is None or ordinal < end:
-                output.records.append(record)
-                output.causes.append((cause.topic, cause.partition, cause.offset))
-        for ordinal, entry in sorted(self.entries, key=lambda made: made[0]):
-            if end is None or ordinal <= end:
-                output.log.append(entry)

@@ -76,14 +76,8 @@ class _Lazy(dict[str, Column]):
         return taken
 
 
-def columns_of_rows(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Mapping[str, Column]:
-    """Return the columns of rows that are tuples."""
-    places = {name: at for at, name in enumerate(names)}
-
-    def take(name: str) -> Column:
-        at = places[name]
-        return [row[at] for row in rows]
-
+def lazy_columns(take: Callable[[str], Column]) -> Mapping[str, Column]:
+    """Return columns by name, each of which is taken when it is first asked for."""
     return _Lazy(take)
 
 

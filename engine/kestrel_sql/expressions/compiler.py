@@ -530,7 +530,14 @@ def portable(bound: Bound) -> Bound:
     Raises:
         UnsupportedError: a user's function is written over Spark expressions.
     """
-    function = in_python(bound.function) if isinstance(bound.function, Scalar) else bound.function
+    function = bound.function
+    match function:
+        case Scalar() as scalar:
+            function = in_python(scalar)
+        case Tabular() as tabular:
+            function = in_python(tabular)
+        case _:
+            pass
     return replace(bound, children=tuple(map(portable, bound.children)), function=function)
 
 

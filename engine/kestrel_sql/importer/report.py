@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, attach_span, unreadable
 from kestrel_sql.functions.registry import Registry
@@ -18,7 +19,6 @@ from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.sql.nodes.admin import (
     AssertSchema,
     AssertTopic,
@@ -174,7 +174,7 @@ def _try_written(session: Session, parsed: ParsedStatement, name: str) -> Statem
             query = None if plan is None else plan.query_plan
             if query is not None:
                 run = QueryRun(plan=query, settings=session.config, serde=session.serde())
-                build_pipeline([run], session.functions)
+                build_graph([run], session.functions)
     except EngineError as error:
         return _refused_at(name, parsed.text, error)
     return StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
@@ -216,7 +216,7 @@ def _try_plan(session: Session, statement: StatementPlan, origin: str, config: C
         register_schemas(session.registry, statement)
         session.execute_plan(statement, config)
         if query is not None:
-            build_pipeline([QueryRun(plan=query, settings=config, serde=session.serde())], session.functions)
+            build_graph([QueryRun(plan=query, settings=config, serde=session.serde())], session.functions)
     except EngineError as error:
         session.catalog, session.queries = before
         return _refused(origin, statement.statement_text, error, query=query.query_id if query else None)
@@ -232,7 +232,7 @@ def _try_statement(session: Session, record: CommandRecord) -> StatementReport:
         plan = session.execute(parsed).plan
         if plan is not None and plan.query_plan is not None:
             query = plan.query_plan.query_id
-            build_pipeline(
+            build_graph(
                 [QueryRun(plan=plan.query_plan, settings=session.config, serde=session.serde())], session.functions
             )
     return StatementReport(record.key, record.statement, Outcome.RUNS, query=query)

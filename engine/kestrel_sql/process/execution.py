@@ -7,7 +7,7 @@ from threading import Lock
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.graph import Graph, Stateful
-from kestrel_sql.dataflow.queryable import queryable_table
+from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError
@@ -16,7 +16,7 @@ from kestrel_sql.operators.operator import Key
 from kestrel_sql.operators.table_rows import StoredRow, table_rows
 from kestrel_sql.operators.tables.previous_row import Materialise
 from kestrel_sql.operators.tables.queryable import TableStore
-from kestrel_sql.plan.step import Step, WindowInfo
+from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import Column
@@ -26,18 +26,16 @@ from kestrel_sql.types.sql_types import SqlType
 class ProcessTable:
     """The table that a query materialises; it is read while the query goes on."""
 
-    def __init__(
-        self, query: ProcessQuery, reading: Lock, node: int, stateful: Stateful, steps: Sequence[Step]
-    ) -> None:
-        self._query, self._reading, self._node = query, reading, node
-        self.operator, self.facts, self.steps = stateful.operator, stateful.output, tuple(steps)
+    def __init__(self, query: ProcessQuery, reading: Lock, table: QueryableTable) -> None:
+        self._query, self._reading = query, reading
+        self.operator, self.facts, self.steps = table.stateful.operator, table.stateful.output, table.steps
 
     def entries(self, keys: Sequence[Key] | None) -> list[StoredRow]:
         """Return the rows of the keys, or all rows, without an order."""
         wanted = None if keys is None else {self.operator.key_bytes(key) for key in keys}
         windowed = self.facts.window is not None
         with self._reading:
-            states = self._query.states(self._node)
+            states = self._query.states(self.facts.number)
             return [row for state in states for row in table_rows(self.operator, state, wanted, windowed)]
 
 
@@ -51,14 +49,13 @@ class ProcessExecution:
             EngineError: the query cannot be built.
         """
         self._run, self._functions = run, functions
-        self._query = ProcessQuery(build_graph(run, functions))
+        self._query = ProcessQuery(build_graph([run], functions))
         self._reading = Lock()
 
     @property
     def window(self) -> WindowInfo | None:
         """The window of the keys that it writes."""
-        end = self._query.graph.end
-        return None if end is None else end.window
+        return self._query.graph.ends[0].window
 
     def advance(self, records: Sequence[Record]) -> Output:
         """Process further records, and return the output for them."""
@@ -73,10 +70,10 @@ class ProcessExecution:
         Raises:
             CheckpointError: the plan has other operators.
         """
-        graph = build_graph(run, self._functions)
-        before, after = list(self._query.graph.stateful.items()), list(graph.stateful.items())
+        graph = build_graph([run], self._functions)
+        before, after = _operators(self._query.graph), _operators(graph)
         pairs = list(zip(before, after, strict=False))
-        if len(before) != len(after) or not all(_fits(old, new) for (_, old), (_, new) in pairs):
+        if len(before) != len(after) or not all(_fits(old, new) for old, new in pairs):
             raise CheckpointError(
                 f"the query {run.plan.query_id} cannot resume from its state: that is the state of"
                 f" {_text(self._query.graph)}, and the new plan needs that of {_text(graph)}",
@@ -84,18 +81,22 @@ class ProcessExecution:
             )
         upgraded = ProcessQuery(graph)
         with self._reading:
-            for (number, old), (new_number, new) in pairs:
-                upgraded.take_over(self._query, number, new_number, _positions(old, new))
+            for old, new in pairs:
+                upgraded.take_over(self._query, old.output.number, new.output.number, _positions(old, new))
             self._query = upgraded
         self._run = run
 
     def table(self) -> ProcessTable | None:
         """Return the table that the query materialises; None if it materialises none."""
-        found = queryable_table(self._query.graph, self._run.plan.physical_plan)
-        return None if found is None else ProcessTable(self._query, self._reading, *found)
+        found = queryable_table(self._query.graph, 0, self._run.plan.physical_plan)
+        return None if found is None else ProcessTable(self._query, self._reading, found)
 
     def close(self) -> None:
         """Do nothing: the state goes with the query."""
+
+
+def _operators(graph: Graph) -> list[Stateful]:
+    return sorted((each for level in graph.levels for each in level), key=lambda stateful: stateful.output.number)
 
 
 def _fits(old: Stateful, new: Stateful) -> bool:
@@ -129,7 +130,7 @@ def _positions(old: Stateful, new: Stateful) -> tuple[int | None, ...] | None:
 
 def _text(graph: Graph) -> str:
     shown = []
-    for node in graph.stateful.values():
-        columns = "; ".join(", ".join(map(str, each.schema.columns)) for each in node.inputs)
-        shown.append(f"{type(node.operator).__name__}({columns})")
+    for stateful in _operators(graph):
+        columns = "; ".join(", ".join(map(str, each.schema.columns)) for each in stateful.inputs)
+        shown.append(f"{type(stateful.operator).__name__}({columns})")
     return ", ".join(shown) or "no operator"

@@ -13,7 +13,7 @@ from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.errors import QueryError, StatementError, UnsupportedError, attach_span
+from kestrel_sql.errors import QueryError, StatementError, attach_span
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
@@ -182,10 +182,7 @@ class MemoryEngine:
         table = self._table(source)
         if table is None:
             return answer_with(planned, [])
-        try:
-            return answer_with(planned, pull_rows(planned, table, self.log))
-        except UnsupportedError:
-            return table.records(self.log)
+        return answer_with(planned, pull_rows(planned, table, self.log))
 
     def run_of(self, planned: TransientQuery, config: Config) -> QueryRun:
         """Return the run of a query that state cannot answer."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.admin.answer import Answer
-from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.plan.steps.streams import StreamFilterV1
 from kestrel_sql.queries.pull_lookup import named_keys
 from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps, typed_rows
-from kestrel_sql.queries.row_steps import RowStep, RowSteps
+from kestrel_sql.queries.row_steps import RowSteps
 from kestrel_sql.queries.transient import Row, TransientQuery, answer_with
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, IntegerLiteral, StringLiteral
 from kestrel_sql.topics.records import LogEntry
@@ -25,7 +24,7 @@ class KeyLookup:
 
     planned: TransientQuery
     table: PulledTable
-    run: RowStep
+    run: RowSteps
     log: list[LogEntry]
     is_copied: bool
     """Whether the columns of the answer are columns of the table whose values have their types already."""
@@ -40,15 +39,15 @@ class KeyLookup:
         read = list(table.rows(((constant,),), self.log))
         if len(read) > 1:
             read.sort(key=table.scan_order)
-        found = [row for each in read if (row := self.run(as_read(each, key))) is not None]
-        values = [tuple(row[column.name] for column in columns) for row in found]
+        found = self.run([as_read(each, key) for each in read])
+        values = [tuple(row[column.name] for column in columns) for _, row in found]
         return answer_with(self.planned, list(map(Row, values)) if self.is_copied else typed_rows(values, columns))
 
 
 def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> KeyLookup | None:
     """Return the look-up that a planned query is.
 
-    None if it does not compare the only key column with a constant, or an expression needs Spark.
+    None if it does not compare the only key column with a constant.
     """
     key, functions = table.source.schema.key, table.functions
     match planned.where:
@@ -60,10 +59,7 @@ def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry])
         return None
     # The bytes of a key that is found equal those of the constant: the rows fulfil the condition.
     steps = [step for step in own_steps(planned.plan.physical_plan) if not isinstance(step, StreamFilterV1)]
-    try:
-        run = RowSteps(planned.plan.query_id, functions, table.settings, log).chain(steps)
-    except UnsupportedError:
-        return None
+    run = RowSteps(planned.plan.query_id, functions, table.settings, log, steps)
     items = [item for step in steps for item in getattr(step, "select_expressions", ())]
     is_copied = all(isinstance(item.expression, ColumnRef) for item in items)
     is_plain = all(column.type in _PLAIN for column in planned.columns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.keys import key_decoder
@@ -29,13 +29,15 @@ from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.topics.partitioner import partition_of
-from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
 
 _LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
 """Value formats that do not preserve all values; ksqlDB's stores have the format of the sink."""
 
 _CHUNK = 10_000
+
+Entry = TypeVar("Entry")
 
 
 class MaterialisedTable(Protocol):
@@ -87,13 +89,8 @@ class TableReader:
     partitions: int = 1
 
     def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
-        """Return the rows of the keys, or all rows, without an order.
-
-        Raises:
-            UnsupportedError: a step after the materialising operator needs Spark.
-        """
-        steps = RowSteps(self.query_id, self.functions, self.settings, log)
-        run = steps.chain(self.stored.steps)
+        """Return the rows of the keys, or all rows, without an order."""
+        run = RowSteps(self.query_id, self.functions, self.settings, log, self.stored.steps)
         lossy = self._round_trip()
         restored = key_decoder(self.stored.operator.key_bytes)
         columns = self.stored.facts.schema.value
@@ -101,11 +98,10 @@ class TableReader:
         for chunk in _chunks(self.stored.entries(keys), _CHUNK):
             # Converts values to the types of their columns: an aggregate may return the integer 0 for a DOUBLE.
             values = to_rows(from_rows([entry.value for entry in chunk], columns))
-            for entry, value in zip(chunk, values, strict=True):
-                check_work()
-                found = run(dict(zip(names, value or (), strict=True)))
-                if found is not None:
-                    yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
+            check_work()
+            for at, found in run([dict(zip(names, value or (), strict=True)) for value in values]):
+                entry = chunk[at]
+                yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
 
     def _round_trip(self) -> Callable[[RowValues], RowValues]:
         if self.source.formats.value_format.format not in _LOSSY:
@@ -127,21 +123,6 @@ class TableReader:
         """Return the position of a row in a scan by ksqlDB."""
         return scan_order(self.source, self.serde, self.partitions, row)
 
-    def records(self, log: list[LogEntry]) -> list[Record]:
-        """Return all rows as records of the table's topic, for a query that needs Spark."""
-        write = encoder(self.serde(source_spec(self.source, Side.VALUE)))
-        names = [column.name for column in self.source.schema.value]
-        found = [(self.scan_order(row), row) for row in self.rows(None, log)]
-        return [
-            Record(
-                topic=self.source.topic,
-                key=key,
-                value=write(tuple(row.values[name] for name in names)),
-                timestamp=row.timestamp,
-            )
-            for (_, key), row in sorted(found, key=lambda pair: pair[0])
-        ]
-
 
 class PulledTable(Protocol):
     """A table that a pull query reads."""
@@ -162,11 +143,7 @@ class PulledTable(Protocol):
         ...
 
     def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
-        """Return the rows of the keys, or all rows, without an order.
-
-        Raises:
-            UnsupportedError: only Spark can compute them.
-        """
+        """Return the rows of the keys, or all rows, without an order."""
         ...
 
     def scan_order(self, row: TableRow) -> tuple[int, bytes]:
@@ -190,20 +167,15 @@ def scan_order(
 
 
 def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> list[Row]:
-    """Answer a pull query over a table.
-
-    Raises:
-        UnsupportedError: a step or an expression needs Spark.
-    """
-    settings, functions = table.settings, table.functions
-    steps = RowSteps(planned.plan.query_id, functions, settings, log)
-    run = steps.chain(own_steps(planned.plan.physical_plan))
-    keys = named_keys(planned.where, table.source.schema.key, functions)
+    """Answer a pull query over a table."""
+    functions, key = table.functions, table.source.schema.key
+    steps = own_steps(planned.plan.physical_plan)
+    run = RowSteps(planned.plan.query_id, functions, table.settings, log, steps)
     found = []
-    for row in table.rows(keys, log):
-        result = run(as_read(row, table.source.schema.key))
-        if result is not None:
-            found.append((table.scan_order(row), tuple(result[column.name] for column in planned.columns)))
+    for rows in _chunks(table.rows(named_keys(planned.where, key, functions), log), _CHUNK):
+        for at, result in run([as_read(row, key) for row in rows]):
+            values = tuple(result[column.name] for column in planned.columns)
+            found.append((table.scan_order(rows[at]), values))
     found.sort(key=lambda pair: pair[0])
     limited = found if planned.limit is None else found[: planned.limit]
     return typed_rows([values for _, values in limited], planned.columns)
@@ -233,8 +205,8 @@ def as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
     return values
 
 
-def _chunks(entries: Iterable[StoredRow], size: int) -> Iterator[list[StoredRow]]:
-    held: list[StoredRow] = []
+def _chunks(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
+    held: list[Entry] = []
     for entry in entries:
         held.append(entry)
         if len(held) >= size:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
@@ -16,7 +17,6 @@ from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_ro
 from kestrel_sql.plan.step import Step, WindowInfo
 from kestrel_sql.queries.interrupts import delayed_interrupts
 from kestrel_sql.queries.pull_lookup import Keys
-from kestrel_sql.spark.build.queryable import QueryableTable, queryable_table
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
@@ -66,8 +66,8 @@ class CheckpointTable:
     """The table that a query materialises, as of its last batch."""
 
     def __init__(self, queryable: QueryableTable, reader: CheckpointReader) -> None:
-        self._reader, self._level = reader, queryable.level
-        self._relation = str(queryable.stateful.output.relation)
+        self._reader, self._level = reader, queryable.stateful.output.level
+        self._relation = str(queryable.stateful.output.number)
         self.operator: Operator = queryable.stateful.operator
         self.facts: Relation = queryable.stateful.output
         self.steps: Sequence[Step] = queryable.steps
@@ -97,7 +97,7 @@ class SparkExecution:
     @property
     def window(self) -> WindowInfo | None:
         """The window of the keys that it writes."""
-        return self._pipeline.group.ends[0].window
+        return self._pipeline.graph.ends[0].window
 
     def advance(self, records: Sequence[Record]) -> Output:
         """Process further records, and return the output for them."""
@@ -115,11 +115,11 @@ class SparkExecution:
 
     def table(self) -> CheckpointTable | None:
         """Return the table that the query materialises; None if it materialises none."""
-        queryable = queryable_table(self._pipeline.group, 0, self._run.plan.physical_plan)
+        queryable = queryable_table(self._pipeline.graph, 0, self._run.plan.physical_plan)
         if queryable is None:
             return None
         if self._reader is None:
-            levels = len(self._pipeline.group.levels)
+            levels = len(self._pipeline.graph.levels)
             self._reader = CheckpointReader(self._spark, str(self._query.checkpoint), levels=levels, tasks=1, pages=1)
         return CheckpointTable(queryable, self._reader)
 

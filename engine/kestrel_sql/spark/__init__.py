@@ -1,1 +1,1 @@
-"""Plans to Spark SQL, and the Spark pipelines that run it."""
+"""Carries the graphs of queries on Spark."""

@@ -8,11 +8,9 @@ DECIMAL also has its plain text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import assert_never
 
 import pyarrow as pa
-from sqlglot import exp
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.types.schema import Column
@@ -115,16 +113,6 @@ def schema_text(columns: Mapping[str, str]) -> str:
 def struct_of(columns: Iterable[Column]) -> str:
     """Return the Spark struct type of a row of `columns`."""
     return to_spark(_row(columns))
-
-
-def to_data_type(sql_type: SqlType | None) -> exp.DataType:
-    """Return a type as a sqlglot node, which is shared and must not be changed."""
-    return _data_type(to_spark(sql_type))
-
-
-@lru_cache(maxsize=4096)
-def _data_type(text: str) -> exp.DataType:
-    return exp.DataType.build(text, dialect="spark", udt=False)
 
 
 def to_arrow(sql_type: SqlType | None) -> pa.DataType:

@@ -67,7 +67,7 @@ EXAMPLES = """examples:
   qtt coverage --branches app.sql --missing         branches of app.sql that no case reaches
   qtt mutate app.sql                                changes of app.sql that no case notices
   qtt shrink tests/a.yaml::late-orders              the smallest case that fails as this one does
-  qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its Spark SQL
+  qtt plans explain historic-plans/joins/tables/my-case/1.0.0    a plan as a tree, with its stages
   qtt plans diff historic-plans/joins/tables/my-case/1.0.0 historic-plans/joins/tables/my-case/1.1.0
   qtt plans check test-cases                        fail where a plan has changed and is not recorded
   qtt warm --stop                                   end the JVM that earlier runs here left for later ones
@@ -122,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
         " too, on one server over the broker",
     )
     _command(commands, "list", "list the ids of cases")
-    explain = _command(commands, "explain", "show the plan and the Spark SQL of cases")
+    explain = _command(commands, "explain", "show the plans of cases, and the stages in which they run")
     explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
     approve.add_argument("--cold", **RUN_OPTIONS["cold"])
@@ -188,7 +188,7 @@ def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
 
 
 def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    """`qtt explain`: print the plan and the Spark SQL of the selected cases."""
+    """`qtt explain`: print the plans and the stages of the selected cases."""
     loaded = load_cases(arguments)
     cases = selected(loaded, arguments)
     out = Console(soft_wrap=True)

@@ -40,7 +40,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "record": "store a new plan version for each case whose plan has changed",
         "check": "fail where a plan is not stored, has changed since, or was edited",
         "run": "execute stored plans, each against its own spec",
-        "explain": "show plans as trees, with the Spark SQL that they become",
+        "explain": "show plans as trees, with the stages in which they run",
         "diff": "show what differs between two plans, statement texts aside",
         "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
         "checkpoint": "store checkpoints of plans: the state in the middle of their cases",

@@ -55,7 +55,7 @@ class PlanningDriver(Driver, Protocol):
     """A driver that can show what it would run."""
 
     def explain(self, case: Case) -> str:
-        """Return the plan of the case as readable text, with the Spark SQL of each stage; raise PlanningError."""
+        """Return the plan of the case as readable text, with the stages of each query; raise PlanningError."""
 
     def plan_documents(self, case: Case) -> str:
         """Return the plan of the case as the text of a plan.json; raise PlanningError."""

@@ -62,7 +62,7 @@ def _is_planned(job: Job) -> bool:
     except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
         job.outcome = crashed(error)
         return False
-    job.depth, job.window = pipeline.depth, pipeline.group.ends[0].window
+    job.depth, job.window = pipeline.depth, pipeline.graph.ends[0].window
     return True
 
 

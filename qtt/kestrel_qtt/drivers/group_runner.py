@@ -79,13 +79,13 @@ class _GroupRun:
         """Process rows in one micro-batch, and return what the pipeline wrote."""
         stream = self.runner.stream()
         self.runner.feed(stream, rows)
-        frame = self.pipeline.frame(self.runner.spark, self.runner.read(stream), self.pages, tasks=self.tasks)
+        frame = self.pipeline.frame(self.runner.read(stream), self.pages, tasks=self.tasks)
         return self.runner.written(frame, self.name)
 
     def step_by_step(self, batches: Sequence[Sequence[Row]], restart_after: int | None) -> list[Row]:
         """Process a micro-batch after the other, and stop and start after the one with the number `restart_after`."""
         stream = self.runner.stream()
-        frame = self.pipeline.frame(self.runner.spark, self.runner.read(stream), self.pages, tasks=self.tasks)
+        frame = self.pipeline.frame(self.runner.read(stream), self.pages, tasks=self.tasks)
         found: dict[int, list[Row]] = {}
         writer = self.runner.collecting(frame, found, self.name)
         query = self._start(writer)

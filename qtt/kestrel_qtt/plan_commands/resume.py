@@ -105,4 +105,4 @@ def _pipeline(run: CaseRun, query: PersistentQuery) -> Pipeline:
 
 def operator_names(pipeline: Pipeline) -> tuple[str, ...]:
     """Return the names of the operators of a pipeline, level by level."""
-    return tuple(type(stateful.operator).__name__ for level in pipeline.group.levels for stateful in level)
+    return tuple(type(stateful.operator).__name__ for level in pipeline.graph.levels for stateful in level)

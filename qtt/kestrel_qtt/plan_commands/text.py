@@ -1,4 +1,4 @@
-"""Show plans as trees with their Spark SQL, and the differences of two."""
+"""Show plans as trees with the stages in which they run, and the differences of two."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from kestrel_qtt.drivers.stored_plan import execute_plan_file
 from kestrel_qtt.plan_commands.format_coverage import facts_of
 from kestrel_qtt.plan_commands.plan_tree import explain_plan
 from kestrel_qtt.plans.store import RESTORED, PlanStoreError, read_plan, written_by
+from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.explain import stages_text
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
@@ -20,16 +22,13 @@ from kestrel_sql.session.session import Session
 
 
 def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> str:
-    """Return the statements of a plan.json as trees, each query followed by its Spark SQL.
+    """Return the statements of a plan.json as trees, each query followed by the stages in which it runs.
 
     Errors name `name`. `functions` are the sources of user functions that the plan calls.
 
     Raises:
         PlanStoreError: the text is not a plan, or the plan cannot be run.
     """
-    # The text of a plan alone needs no Spark.
-    from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-
     plan = _load(text, name)
     session = Session(functions=functions_from(functions))
     parts = [explain_plan(plan)]
@@ -37,8 +36,7 @@ def explain_text(text: str, name: str, functions: Sequence[str | Path] = ()) -> 
         execute_plan_file(session, plan, {}, {})
         for query in session.queries.values():
             run = QueryRun(plan=query.plan, settings=query.config, serde=session.serde())
-            stages = build_pipeline([run], session.functions).texts
-            parts += [f"-- {query.id}, stage {level}\n{sql}" for level, sql in enumerate(stages)]
+            parts.append(stages_text(build_graph([run], session.functions)))
     except EngineError as error:
         raise PlanStoreError(f"{name}: {error.render()}") from error
     return "\n\n".join(parts)

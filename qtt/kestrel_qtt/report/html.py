@@ -23,7 +23,7 @@ from kestrel_qtt.report.text import Summary
 
 FILE = "index.html"
 Explain = Callable[[Case], str]
-"""Gives the plan of a case as JSON, followed by the Spark SQL of each stage; any error means that there is none."""
+"""Gives the plan of a case as JSON, followed by the stages of each query; any error means that there is none."""
 
 _STAGE = re.compile(r"\n\n-- (\S+), stage (\d+)\n")
 

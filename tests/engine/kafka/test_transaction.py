@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.sink import transaction
 from kestrel_sql.kafka.sink.transaction import WriteError, Writer, _pairs, _sent_in, _text, retried
-from kestrel_sql.spark.io.topics import ARROW_OUTPUT, HEADERS
+from kestrel_sql.spark.envelope import HEADERS
+from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 COLUMNS: dict[str, tuple[list[Any], pa.DataType]] = {
     "topic": (["t", "t", "t", "u"], pa.string()),

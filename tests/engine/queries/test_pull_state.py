@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.dataflow.build import build_graph
-from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.queryable import queryable_table
+from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.plan.step import Step
 from kestrel_sql.process.execution import ProcessExecution
 from kestrel_sql.queries.pull import materialises, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
@@ -49,9 +47,9 @@ def run_of(session: Session, table: str, *, queryable: bool = True, replaceable:
     )
 
 
-def kept(session: Session, table: str, *, queryable: bool = True) -> tuple[int, Stateful, tuple[Step, ...]] | None:
+def kept(session: Session, table: str, *, queryable: bool = True) -> QueryableTable | None:
     run = run_of(session, table, queryable=queryable)
-    return queryable_table(build_graph(run, session.functions), run.plan.physical_plan)
+    return queryable_table(build_graph([run], session.functions), 0, run.plan.physical_plan)
 
 
 def reader(session: Session, table: str, rows: list[tuple[int, int]]) -> TableReader:
@@ -123,16 +121,16 @@ def test_a_store_gives_rows_as_the_sinks_format_does(session: Session) -> None:
 def test_where_tables_are_materialised(session: Session, table: str, operator: str, steps: list[str]) -> None:
     found = kept(session, table)
     assert found is not None
-    assert type(found[1].operator).__name__ == operator
-    assert [step.tag for step in found[2]] == steps
+    assert type(found.stateful.operator).__name__ == operator
+    assert [step.tag for step in found.steps] == steps
     if operator == "TableStore":
         assert kept(session, table, queryable=False) is None
 
 
 def test_a_replaceable_query_has_the_same_operators_with_and_without_a_filter(session: Session) -> None:
     def operators(table: str) -> list[str]:
-        graph = build_graph(run_of(session, table, replaceable=True), session.functions)
-        return [type(node.operator).__name__ for node in graph.stateful.values()]
+        graph = build_graph([run_of(session, table, replaceable=True)], session.functions)
+        return [type(each.operator).__name__ for level in graph.levels for each in level]
 
     assert operators("COPIES") == operators("SPARSE") == ["Materialise", "TableStore"]
     assert operators("SUMS") == ["StreamAggregate"]

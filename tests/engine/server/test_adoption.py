@@ -75,7 +75,7 @@ class Service:
         return self._known(named, stored)
 
     def _known(self, named: Any, stored: StoredQuery) -> Prepared:
-        pipeline: Any = SimpleNamespace(group=SimpleNamespace(levels=[()] * self.levels), tasks=lambda _: 1)
+        pipeline: Any = SimpleNamespace(graph=SimpleNamespace(levels=[()] * self.levels), tasks=lambda _: 1)
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=False)
 
     def _run(self, known: Any, prepared: Prepared) -> None:

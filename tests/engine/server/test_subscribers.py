@@ -125,7 +125,7 @@ def test_a_client_that_comes_later_gets_no_row_of_a_record_that_came_before() ->
             key="k", planned=planned, config=session.config, text="", start=one.begin, is_paced=False, bound=100,
             count=lambda rows, dropped: None, note=lambda entries: None, subscribers=[one, two],
         )  # fmt: skip
-        push.pipeline = cast(Any, SimpleNamespace(group=SimpleNamespace(ends=[SimpleNamespace(window=None)])))
+        push.pipeline = cast(Any, SimpleNamespace(graph=SimpleNamespace(ends=[SimpleNamespace(window=None)])))
         push.collect(batch(written(1, zero, 4), written(2, first, 2), written(3, zero, 5)), 0)
         push.collect(batch(written(4, zero, 6), written(5, first, 3)), 1)
         return await taken(one), await taken(two)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -81,7 +82,7 @@ def read_fast(data: bytes) -> Any:
 
 
 def write_compact(value: Any) -> str:
-    """Write a parsed value as compact JSON, its members in their order."""
+    """Write a value as compact JSON, its members in their order; BYTES as base64."""
     match value:
         case None:
             return "null"
@@ -96,5 +97,9 @@ def write_compact(value: Any) -> str:
             return "[" + ",".join(write_compact(item) for item in value) + "]"
         case float():
             return java_double(value)
+        case Decimal():
+            return f"{value:f}"
+        case bytes():
+            return json.dumps(b64encode(value).decode("ascii"))
         case _:
             return str(value)

@@ -42,7 +42,7 @@ def rehearse(spark: SparkSession, stop: Event | None = None) -> Exception | None
         *texts, f"{value} AS value", "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers"
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        frame = _pipeline().frame(own, records, PAGES, {"s": 1})
+        frame = _pipeline().frame(records, PAGES, {"s": 1})
         writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)
         running = writer.start()
         while running.isActive and (running.lastProgress or {}).get("batchId", -1) < _BATCHES - 1:

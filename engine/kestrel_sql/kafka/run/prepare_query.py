@@ -64,7 +64,7 @@ class Preparation:
             statement=query.statement_text,
             plan=document_of(query, query.plan),
             settings=relevant(query.config, query.plan),
-            reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.group.levels)),
+            reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.graph.levels)),
             sources=topics,
             start=self._start(query.config, positions),
             pages=pipeline.new_pages(_counts(topics)),
@@ -116,7 +116,7 @@ class Preparation:
         return topics, pipeline
 
     def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
-        check_acls(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.group.sinks})
+        check_acls(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.graph.sinks})
 
     def _start(self, config: Mapping[str, str], positions: list[Position]) -> dict[Position, int]:
         earliest = self.offsets.first(positions)
@@ -134,7 +134,7 @@ def _in_order(pipeline: Pipeline) -> list[str]:
 
     With equal timestamps the records of tables come first, so that joins find them.
     """
-    sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
+    sources = sorted(pipeline.graph.sources, key=lambda source: not source.relation.is_table)
     return list(dict.fromkeys(source.topic for source in sources))
 
 

@@ -114,7 +114,7 @@ def plan_of(stored: StoredQuery) -> QueryPlan:
 
 def operators(pipeline: Pipeline) -> list[list[str]]:
     """Return the names of the stateful operators by level, which must not change for a checkpoint."""
-    return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.group.levels]
+    return [[type(stateful.operator).__name__ for stateful in level] for level in pipeline.graph.levels]
 
 
 def relevant(config: Config, plan: QueryPlan) -> dict[str, str]:

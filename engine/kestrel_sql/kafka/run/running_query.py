@@ -118,9 +118,7 @@ class RunningQuery:
         records = open_source(around.spark, spec, Reading(stored.reading))
         self._layout = likely_layout(around.config, self._name, _slots(around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
-        frame = self.pipeline.frame(
-            around.spark, records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages
-        )
+        frame = self.pipeline.frame(records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages)
         self._callback = BatchCallback(self._write)
         writer = frame.writeStream.foreachBatch(self._callback).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", self.checkpoint)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Prepared
@@ -21,7 +22,6 @@ from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_meta
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes, chained
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.stages.group import SinkWrite
 
 _NAMED = 3
 
@@ -44,7 +44,6 @@ class SharedPipeline:
 
     def frame(
         self,
-        spark: SparkSession,
         records: Passes,
         pages: int,
         partitions: Mapping[str, int],

@@ -78,7 +78,7 @@ class Adoption:
         group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
         self._check_idle(group, stored.id)
         committed = self._committed(group, list(stored.start))
-        if prepared.pipeline.group.levels:
+        if prepared.pipeline.graph.levels:
             first = offsets.first(stored.start)
             check_history(stored.id, first, committed)
             self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")

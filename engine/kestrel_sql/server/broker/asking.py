@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import read_topics
 from kestrel_sql.queries.engine import MemoryEngine
@@ -29,7 +28,7 @@ class BrokerAsking(MemoryEngine):
     table_of: Callable[[Source], TopicTable | None]
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
-        """Return the answer of a query if a copy of its table has it, otherwise the records for Spark.
+        """Return the answer of a query if a copy of its table has it, otherwise the records.
 
         Raises:
             QueryError: the table is not loaded yet, or has no rows while an error stands.
@@ -48,10 +47,7 @@ class BrokerAsking(MemoryEngine):
         table = self.table_of(source)
         if table is None:
             raise not_queryable(source, None)
-        try:
-            return answer_with(planned, pull_rows(planned, table, self.log))
-        except UnsupportedError:
-            return table.records()
+        return answer_with(planned, pull_rows(planned, table, self.log))
 
     def _records(self, source: Source) -> list[Record]:
         found = read_topics(self.config, [source.topic]).get(source.topic, [])

@@ -81,7 +81,7 @@ class BrokerPush(SharedQuery):
         if fatal is not None:
             self.fail(ApiError(SERVER_ERROR, fatal.text))
             return
-        window = self.pipeline.group.ends[0].window
+        window = self.pipeline.graph.ends[0].window
         unlimited = replace(self.planned, limit=None)
         whole = unlimited.rows(output.records, window)
         firsts = _first_offsets(rows)
@@ -208,7 +208,7 @@ class BrokerPushes(PushClients):
                     shared.fail(ApiError(SERVER_ERROR, reason_of(str(shared.execution.exception()))))
 
     def _start(self, pipeline: Pipeline, *, from_beginning: bool) -> tuple[dict[str, int], _Begin]:
-        sources = sorted(pipeline.group.sources, key=lambda source: not source.handle.is_table)
+        sources = sorted(pipeline.graph.sources, key=lambda source: not source.relation.is_table)
         names = list(dict.fromkeys(source.topic for source in sources))
         found = self._offsets.topics(names)
         if missing := [name for name in names if name not in found]:
@@ -222,12 +222,12 @@ class BrokerPushes(PushClients):
         spark = self._place.session()
         spec = SourceSpec(config=self._config, partitions=partitions, start=shared.start, limit=_BATCH_RECORDS)
         plan = shared.planned.plan.physical_plan
-        reading = reading_of(plan, list(partitions), partitions, len(pipeline.group.levels))
+        reading = reading_of(plan, list(partitions), partitions, len(pipeline.graph.levels))
         pages = pipeline.new_pages(partitions)
         records = open_source(spark, spec, reading)
         if shared.planned.scalable:
             records = records.through(partial(_admitted, has_key=bool(shared.planned.key)))
-        frame = pipeline.frame(spark, records, pages, partitions, has_task_pages=True)
+        frame = pipeline.frame(records, pages, partitions, has_task_pages=True)
         writer = frame.writeStream.foreachBatch(shared.callback).outputMode("update")
         writer = writer.option("checkpointLocation", uri_of(self._path(shared)))
         try:

@@ -29,7 +29,7 @@ from kestrel_sql.queries.pull_lookup import Keys
 from kestrel_sql.queries.pull_state import TableRow, scan_order
 from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
-from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.topics.records import LogEntry
 
 _log = logging.getLogger(__name__)
 
@@ -266,19 +266,6 @@ class TopicTable:
     def scan_order(self, row: TableRow) -> tuple[int, bytes]:
         """Return the position of a row in a scan by ksqlDB."""
         return scan_order(self.source, self.serde, self.topic.partitions, row)
-
-    def records(self) -> list[Record]:
-        """All rows as records of the table's topic, for a query that needs Spark."""
-        return [
-            Record(
-                topic=self.source.topic,
-                key=key,
-                value=value,
-                timestamp=time,
-                headers=self.topic.rows.headers.get(key, ()),
-            )
-            for key, value, time in sorted(self._found(None))
-        ]
 
     def _found(self, keys: Keys | None) -> list[tuple[bytes, bytes, int]]:
         self.topic.wait()

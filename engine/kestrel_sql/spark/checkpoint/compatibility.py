@@ -119,7 +119,7 @@ def _state_flaws(
 
 
 def _query_names(pipeline: Pipeline) -> str:
-    ids = [plan.query_id for _, plan in sorted(pipeline.group.plans.items())]
+    ids = [plan.query_id for _, plan in sorted(pipeline.graph.plans.items())]
     return f"the query {ids[0]}" if len(ids) == 1 else f"the group of queries {', '.join(ids)}"
 
 

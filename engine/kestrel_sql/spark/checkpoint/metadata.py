@@ -85,7 +85,7 @@ class CheckpointMetadata:
         """Return the metadata of a checkpoint that a pipeline writes."""
         return CheckpointMetadata(
             release=engine_version(),
-            plans=[_encoded(plan) for _, plan in sorted(pipeline.group.plans.items())],
+            plans=[_encoded(plan) for _, plan in sorted(pipeline.graph.plans.items())],
             operators=[pipeline.level(number).fingerprint() for number in range(1, pipeline.depth)],
             pages=pages,
             tasks=list(tasks),

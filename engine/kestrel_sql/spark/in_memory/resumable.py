@@ -27,7 +27,7 @@ class ResumableRunner(MemoryRunner):
         """Run a pipeline over further rows, from the checkpoint `name`."""
         found: dict[int, list[Row]] = {}
         self.feed(stream, rows)
-        writer = self.collecting(pipeline.frame(self.spark, self.read(stream)), found, name)
+        writer = self.collecting(pipeline.frame(self.read(stream)), found, name)
         try:
             finish(writer.trigger(availableNow=True).start())
         finally:

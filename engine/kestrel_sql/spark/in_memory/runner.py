@@ -52,7 +52,7 @@ class MemoryRunner:
         stream, name = self.stream(), self.name()
         self.feed(stream, [input_row(0, at, record) for at, record in enumerate(records)])
         try:
-            rows = self.written(pipeline.frame(self.spark, self.read(stream)), name)
+            rows = self.written(pipeline.frame(self.read(stream)), name)
         finally:
             shutil.rmtree(self.folder(name), ignore_errors=True)
         return outputs_of(rows, 1)[0]

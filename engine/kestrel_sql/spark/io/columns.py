@@ -22,6 +22,9 @@ from kestrel_sql.types.schema import Column
 Rows = list[tuple[Any, ...] | None]
 """Rows in column order; None is a NULL struct."""
 
+_HALVES = "surrogatepass"
+"""How Python writes half of a surrogate pair, a character of ksqlDB's strings that UTF-8 has not (rule U4.9)."""
+
 _ABOVE = np.iinfo(np.int64).min
 """Sorts an ordinal before the longer ones that start with it."""
 
@@ -46,7 +49,12 @@ def to_list(array: pa.Array) -> list[Any]:
         # NumPy has no NULL for these types; `_lifted` puts None back.
         filled = array.fill_null(False if pa.types.is_boolean(kind) else 0) if array.null_count else array
         return _lifted(filled.to_numpy(zero_copy_only=False).tolist(), array)
-    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    try:
+        found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    except pa.ArrowException:
+        if not pa.types.is_string(kind):
+            raise
+        found = [None if each is None else each.decode("utf-8", _HALVES) for each in to_list(array.view(pa.binary()))]
     return found
 
 
@@ -61,8 +69,34 @@ def to_array(values: Sequence[Any], column: Column) -> pa.Array:
     Raises:
         pyarrow.ArrowInvalid: a value does not fit the type.
     """
-    convert = to_arrow_value(column.type)
-    return pa.array(values if convert is None else [convert(value) for value in values], type=to_arrow(column.type))
+    convert, kind = to_arrow_value(column.type), to_arrow(column.type)
+    given = values if convert is None else [convert(value) for value in values]
+    try:
+        return pa.array(given, type=kind)
+    except UnicodeEncodeError:
+        return _with_halves(given, kind)
+
+
+def _with_halves(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Make an array of values with halves of surrogate pairs, which Arrow then holds as bytes that are not UTF-8."""
+    missing = pa.array([value is None for value in values])
+    if pa.types.is_string(kind):
+        data = [None if value is None else value.encode("utf-8", _HALVES) for value in values]
+        return pa.array(data, pa.binary()).view(kind)
+    if pa.types.is_struct(kind):
+        rows = [value or {} for value in values]
+        children = [_with_halves([row.get(field.name) for row in rows], field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        items = [each for value in values for each in value or ()]
+        offsets = pa.array(np.cumsum([0, *(len(value or ()) for value in values)]), pa.int32())
+        if pa.types.is_list(kind):
+            return pa.ListArray.from_arrays(offsets, _with_halves(items, kind.value_type), type=kind, mask=missing)
+        keys, found = (
+            _with_halves([each[at] for each in items], of) for at, of in enumerate((kind.key_type, kind.item_type))
+        )
+        return pa.MapArray.from_arrays(offsets, keys, found, type=kind, mask=missing)
+    return pa.array(values, kind)
 
 
 def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -> pa.StructArray:

@@ -6,23 +6,23 @@ from typing import Any
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import Message, message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.plan.ingestion import IngestionSpec
-from kestrel_sql.spark.io.source_reader import Read, struct_type
-from kestrel_sql.spark.stages.group import SourceRead
+from kestrel_sql.spark.envelope import struct_field
+from kestrel_sql.spark.io.source_reader import Read
 from kestrel_sql.spark.values import row_converter, to_arrow_value
 
 
 class IngestionReader:
-    """Decodes the records of one source; `position` is its number among the sources of the same topic and query."""
+    """Decodes the records of one source."""
 
-    def __init__(self, source: SourceRead, ingestion: IngestionSpec, position: int) -> None:
+    def __init__(self, source: SourceRead, ingestion: IngestionSpec) -> None:
         self.source = source
-        self.position = position
         self._reader = message_reader(ingestion, source.key, source.value)
-        schema = source.handle.schema
-        self._type = struct_type(source)
+        schema = source.relation.schema
+        self._type = struct_field(source.relation).type
         self._to_key = row_converter(schema.key, to_arrow_value)
         self._to_value = row_converter(schema.value, to_arrow_value)
         self._keys = len(schema.key)

@@ -220,6 +220,9 @@ class SerdeWriter:
 
 def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | None:
     try:
+        for array in arrays:
+            # Half of a surrogate pair is not UTF-8.
+            array.validate(full=True)
         return many(arrays)
     except (NotPlainError, pa.ArrowException):
         return None

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.windowed_key import join, join_all
 from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import to_list
 from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
-from kestrel_sql.spark.stages.group import SinkWrite
-from kestrel_sql.spark.stages.stage import struct_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class SinkWriter:
 
     def __init__(self, sink: SinkWrite) -> None:
         self.sink = sink
-        self.column = struct_column(sink.handle.relation)
+        self.column = struct_column(sink.relation.number)
         self._key = SerdeWriter(sink.key)
         self._value = SerdeWriter(sink.value)
 

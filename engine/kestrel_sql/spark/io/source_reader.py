@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of, failed
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.plan.step import WindowInfo
+from kestrel_sql.spark.envelope import struct_field
 from kestrel_sql.spark.io.columns import to_list
 from kestrel_sql.spark.io.serdes import Errors, Mask, SerdeReader
-from kestrel_sql.spark.stages.group import SourceRead
-from kestrel_sql.spark.types import arrow_struct, to_arrow
+from kestrel_sql.spark.types import to_arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,13 @@ class Read:
 
 
 class SourceReader:
-    """Decodes the records of one source; `position` is its number among the sources of the same topic and query."""
+    """Decodes the records of one source."""
 
-    def __init__(self, source: SourceRead, position: int) -> None:
+    def __init__(self, source: SourceRead) -> None:
         self.source = source
-        self.position = position
         self._key = SerdeReader(source.key)
         self._value = SerdeReader(source.value)
-        self._type = struct_type(source)
+        self._type = struct_field(source.relation).type
         self._types = {field.name: field.type for field in self._type}
 
     def read(self, batch: pa.RecordBatch) -> Read:
@@ -72,12 +72,6 @@ class SourceReader:
         kind = FATAL if self.source.strict else DESERIALIZATION
         record = base64_of(batch.column(part)[at].as_py()) if self.source.logs_rows else None
         return failed(kind, f"{self.source.logger}.deserializer", f"{part}: {error}", error, record)
-
-
-def struct_type(source: SourceRead) -> pa.StructType:
-    """Return the type of a source's struct column."""
-    schema = source.handle.schema
-    return pa.struct([pa.field("k", arrow_struct(schema.key)), pa.field("v", arrow_struct(schema.value))])
 
 
 def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:

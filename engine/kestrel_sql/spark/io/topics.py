@@ -14,26 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kestrel_sql.dataflow.graph import SinkWrite, SourceRead
+from kestrel_sql.spark.envelope import ENTRY, ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, struct_column, struct_field
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.columns import rows_at
 from kestrel_sql.spark.io.ingestion_reader import IngestionReader
 from kestrel_sql.spark.io.sink_writer import SinkWriter
-from kestrel_sql.spark.io.source_reader import Read, SourceReader, struct_type
-from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
-from kestrel_sql.spark.stages.stage import ENVELOPE, LOG_ONLY, struct_column
+from kestrel_sql.spark.io.source_reader import Read, SourceReader
 
 Positions = npt.NDArray[np.int64]
 AnyReader = SourceReader | IngestionReader
-
-HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-_ENTRY = (
-    pa.field("kind", pa.int32()),
-    pa.field("logger", pa.string()),
-    pa.field("message", pa.string()),
-    pa.field("cause", pa.list_(pa.string())),
-    pa.field("record", pa.string()),
-)
-LOG = pa.list_(pa.struct(_ENTRY))
 
 WIRE_INPUT = (
     "q INT, feed BIGINT, topic STRING, part INT, off BIGINT, ts BIGINT, key BINARY, value BINARY,"
@@ -74,21 +64,8 @@ WIRE_OUTPUT = (
 )
 """The output of encoding: a record (`kind` is NULL) or a log entry, and the source record that caused it."""
 
-LOGGED = pa.schema([*_ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
+LOGGED = pa.schema([*ENTRY, ("src_topic", pa.string()), ("src_part", pa.int32()), ("src_off", pa.int64())])
 """`LOGGED_COLUMNS` as an Arrow schema."""
-
-_TYPES = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "ARRAY<BIGINT>": pa.list_(pa.int64()),
-    ENVELOPE["headers"]: HEADERS,
-    ENVELOPE["log"]: LOG,
-}
-
-ENVELOPE_FIELDS = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
-"""The envelope as Arrow fields."""
 
 ARROW_OUTPUT = pa.schema(
     [
@@ -115,25 +92,20 @@ def wire_input(rows: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.Reco
 
 def decode_batches(sources: Sequence[SourceRead]) -> Pass:
     """Return the function for `mapInArrow` that decodes records into rows of the relations that read them."""
-    schema = pa.schema([*ENVELOPE_FIELDS, *((struct_column(x.relation), struct_type(x)) for x in sources)])
+    schema = pa.schema([*ENVELOPE_FIELDS, *(struct_field(source.relation) for source in sources)])
 
     def decode(batches: Batches) -> Batches:
         readers: dict[tuple[int, str], list[AnyReader]] = defaultdict(list)
         for source in sources:
-            found = readers[source.query, source.topic]
-            found.append(_reader(source, len(found)))
+            readers[source.query, source.topic].append(_reader(source))
         for batch in batches:
             yield _decoded(batch, readers, schema)
 
     return decode
 
 
-def _reader(source: SourceRead, position: int) -> AnyReader:
-    return (
-        SourceReader(source, position)
-        if source.ingestion is None
-        else IngestionReader(source, source.ingestion, position)
-    )
+def _reader(source: SourceRead) -> AnyReader:
+    return SourceReader(source) if source.ingestion is None else IngestionReader(source, source.ingestion)
 
 
 def _decoded(
@@ -150,7 +122,7 @@ def _decoded(
         start += len(share)
     columns = _envelope(taken, made)
     for reader, read, at in made:
-        columns[struct_column(reader.source.relation)] = _padded(read.structs, at, len(rows))
+        columns[struct_column(reader.source.relation.number)] = _padded(read.structs, at, len(rows))
     arrays = [
         columns[name] if name in columns else pa.nulls(len(rows), schema.field(name).type) for name in schema.names
     ]
@@ -177,7 +149,7 @@ def _envelope(batch: pa.RecordBatch, made: Sequence[tuple[AnyReader, Read, int]]
     log: dict[int, dict[str, Any]] = {}
     for reader, read, start in made:
         own = slice(start, start + len(read.structs))
-        relations[own], numbers[own] = reader.source.relation, reader.position
+        relations[own], numbers[own] = reader.source.relation.number, reader.source.position
         relations[[start + local for local in read.dropped]] = LOG_ONLY
         log.update({start + local: entry for local, entry in read.log.items()})
     ordinals = np.column_stack([np.asarray(batch.column("feed")), numbers]).ravel()
@@ -228,7 +200,7 @@ def encode_batches(sinks: Sequence[SinkWrite]) -> Pass:
     """Return the function for `mapInArrow` that encodes rows of sinks as records, and log entries as further rows."""
 
     def encode(batches: Batches) -> Batches:
-        writers = {sink.handle.relation: SinkWriter(sink) for sink in sinks}
+        writers = {sink.relation.number: SinkWriter(sink) for sink in sinks}
         for batch in batches:
             yield _encoded(batch, writers)
 

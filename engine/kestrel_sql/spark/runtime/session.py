@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -126,51 +125,18 @@ INTERPRETED: Mapping[str, str] = {
 }
 """For tests: rows are few, so that compiling an expression costs more than interpreting it."""
 
-KEPT_RULES = frozenset(
-    {
-        "ConvertToLocalRelation",
-        "EliminateMapObjects",
-        "EliminateSerialization",
-        "ReassignLambdaVariableID",
-        "UpdateAttributeNullability",
-        "V1Writes",
-    }
-)
-"""Optimiser rules that tests keep besides those that Spark needs: they make plans valid, not fast."""
-
-
 Connect = Callable[[Mapping[str, str]], Mapping[str, str]]
 """Gives PySpark a JVM for a session of these settings, and returns the settings to use."""
 
 
 def open_test_session(extra: Mapping[str, str] | None = None, connect: Connect | None = None) -> SparkSession:
-    """Start Spark for tests: expressions interpreted, plans hardly optimised.
-
-    `extra` settings count only where none runs yet.
-
-    A fused group is one projection of a thousand expressions over ten rows; optimising it took five times as long as
-    all the rest.
+    """Start Spark for tests, whose few rows are not worth generated code; `extra` counts only where none runs yet.
 
     Raises:
         EngineError: no Java 17 or newer was found.
     """
     heap = {"spark.driver.memory": os.environ.get(HEAP_VARIABLE, _HEAP)}
-    spark = open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})}, connect)
-    spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(_needless_rules(spark)))
-    return spark
-
-
-def _needless_rules(spark: SparkSession) -> list[str]:
-    optimizer: Any = spark._jsparkSession.sessionState().optimizer()
-    needed = set(_each(optimizer.nonExcludableRules()))
-    rules = [rule.ruleName() for batch in _each(optimizer.defaultBatches()) for rule in _each(batch.rules())]
-    return [name for name in dict.fromkeys(rules) if name not in needed and name.rsplit(".", 1)[-1] not in KEPT_RULES]
-
-
-def _each(scala: Any) -> Iterator[Any]:
-    iterator = scala.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
+    return open_session("local[2]", {**INTERPRETED, **heap, **(extra or {})}, connect)
 
 
 def with_defaults(options: str) -> str:

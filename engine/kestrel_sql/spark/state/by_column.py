@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators import late
@@ -23,9 +24,8 @@ from kestrel_sql.operators.group_columns import FoundGroups, GroupColumns
 from kestrel_sql.operators.number_columns import Flags, Numbers, States, Values, objects_of
 from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.operators.state_codec import homes_of
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.closed_windows import ClosedWindows, merged, ranks_of
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
@@ -85,7 +85,7 @@ class ColumnAggregate:
         self._store(grouped, folded, times)
         structs = self._structs(grouped, folded, shares)
         after = grouped.unsorted(times.after.values)
-        made = Made(self._output.relation, structs, after, shares.positions, shares.bounds)
+        made = Made(self._output.number, structs, after, shares.positions, shares.bounds)
         yield from enveloped(rows, made, self._made, task)
 
     def _folded_rows(
@@ -118,7 +118,7 @@ class ColumnAggregate:
         if len(closed.causes):
             bounds = pa.array(closed.starts), pa.array(closed.ends)
             positions = positions_of(closed.causes)
-            made = Made(self._output.relation, closed.structs, closed.times, positions, bounds)
+            made = Made(self._output.number, closed.structs, closed.times, positions, bounds)
             yield from enveloped(rows_at(rows, closed.causes), made, self._made, task)
 
     def _found(
@@ -143,14 +143,14 @@ class ColumnAggregate:
 
     def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that have a key and a value, sorted by ordinal."""
-        structs = rows.column(struct_column(self._input.relation))
+        structs = rows.column(struct_column(self._input.number))
         usable = present(structs, "k") & present(structs, "v")
         if len(self._input.schema.key) == 1:
             usable &= valid(structs.field("k").field(0))
         return rows_at(rows, order_of(rows, usable))
 
     def _grouped(self, rows: pa.RecordBatch, shares: Shares, state: State) -> Grouped:
-        structs = rows.column(struct_column(self._input.relation))
+        structs = rows.column(struct_column(self._input.number))
         codes = codes_of(structs.field("k").flatten())
         if len(shares.names) > 1:
             codes = small(codes.astype(np.int64) * len(shares.names) + shares.numbers)
@@ -179,7 +179,7 @@ class ColumnAggregate:
 
     def _structs(self, grouped: Grouped, folded: Sequence[Folded], shares: Shares) -> pa.StructArray:
         """The struct column of the outputs, in the order of the rows."""
-        kind = self._made.field(struct_column(self._output.relation)).type
+        kind = self._made.field(struct_column(self._output.number)).type
         key = grouped.structs.field("k")
         parts: dict[str, pa.Array] = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
         results, bounds = list(kind.field("v").type), list(shares.bounds or ())
@@ -202,7 +202,7 @@ class ColumnAggregate:
 
     def _kinds(self) -> list[pa.DataType]:
         """The types of the aggregates in a result."""
-        results = list(self._made.field(struct_column(self._output.relation)).type.field("v").type)
+        results = list(self._made.field(struct_column(self._output.number)).type.field("v").type)
         first = len(self._operator.columns)
         return [field.type for field in results[first : first + len(self._operator.calls)]]
 
@@ -365,7 +365,7 @@ class ColumnFinalWindows(ColumnWindows):
         self, grouped: Grouped, folded: Sequence[Folded], at: Numbers, bounds: tuple[pa.Array, pa.Array]
     ) -> pa.StructArray:
         """The struct column of the results of groups after all their rows."""
-        kind = self._made.field(struct_column(self._output.relation)).type
+        kind = self._made.field(struct_column(self._output.number)).type
         key = grouped.keys.take(pa.array(at))
         last = pa.array(grouped.last[at])
         now = [column.take(last) for column in self._now(grouped, folded)]

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.by_column import Aggregate, ColumnAggregate, ColumnFinalWindows, ColumnWindows
 from kestrel_sql.spark.state.foreign_key_by_column import column_foreign_key_join
 from kestrel_sql.spark.state.sessions_by_column import ColumnFinalSessions, ColumnSessions
@@ -35,7 +35,7 @@ class ColumnOperator(Protocol):
 
 def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[int, ColumnOperator]:
     """Return what runs operators of a level over columns, by their output relations; other operators have nothing."""
-    found = ((stateful.output.relation, _column_operator(stateful, made)) for stateful in operators)
+    found = ((stateful.output.number, _column_operator(stateful, made)) for stateful in operators)
     return {relation: runner for relation, runner in found if runner is not None}
 
 

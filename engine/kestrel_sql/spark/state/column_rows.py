@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import Output
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
 from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order, small
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import struct_column
 
 MIN_ROWS = 64
 """From this many rows of a relation on, whole columns are cheaper than single rows."""
@@ -101,18 +100,18 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
         yield batch.slice(start, MAX_OUTPUTS)
 
 
-def output_structs(outputs: Sequence[Output], handle: Handle, schema: pa.Schema) -> pa.StructArray:
+def output_structs(outputs: Sequence[Output], relation: Relation, schema: pa.Schema) -> pa.StructArray:
     """The struct column of a relation that an operator produces.
 
     Raises:
         pyarrow.ArrowInvalid: a value does not fit its column.
     """
     parts: dict[str, Callable[[], pa.Array]] = {
-        "k": lambda: from_rows([output.key for output in outputs], handle.schema.key),
-        "v": lambda: from_rows([output.value for output in outputs], handle.schema.value),
-        "o": lambda: from_rows([output.old for output in outputs], handle.schema.value),
+        "k": lambda: from_rows([output.key for output in outputs], relation.schema.key),
+        "v": lambda: from_rows([output.value for output in outputs], relation.schema.value),
+        "o": lambda: from_rows([output.old for output in outputs], relation.schema.value),
     }
-    kind = schema.field(struct_column(handle.relation)).type
+    kind = schema.field(struct_column(relation.number)).type
     arrays = [parts[f.name]() if f.name in parts else pa.nulls(len(outputs), f.type) for f in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind))
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.joins.foreign_key import FOREIGN, KEY, VALUE, ForeignKeyJoin, subscribe
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import KeyBytes, State
 from kestrel_sql.spark.io.columns import Rows, from_rows, to_rows
-from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.column_rows import InOrder, codes_of, order_of, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, types_of
 from kestrel_sql.spark.state.table_versions import SideRows
@@ -184,7 +184,7 @@ class ColumnForeignKeyJoin(KeyedColumns):
 
     def _joined(self, rows: InOrder, left: _Table, right: _Table, met: Meetings, task: int) -> Iterator[pa.RecordBatch]:
         causes, lefts, rights, old_lefts, old_rights = met
-        keys = from_rows([None if row is None else row[KEY] for row in left.stored], left.side.handle.schema.key)
+        keys = from_rows([None if row is None else row[KEY] for row in left.stored], left.side.relation.schema.key)
         columns = zip(keys.flatten(), left.side.fields["k"].flatten(), strict=True)
         parts = {
             "k": self._key([pa.concat_arrays(parts) for parts in columns], lefts, np.zeros(len(lefts), dtype=bool)),

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.formats.bulk.codec import buffers_of
-from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.types import is_carried, to_arrow
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, TIME, TIMESTAMP
+from kestrel_sql.types.sql_types import INTEGER
 
 _SEED = 42
 
-HASHABLE = frozenset({BOOLEAN, INTEGER, BIGINT, STRING, DATE, TIME, TIMESTAMP})
-"""The types that can be hashed here."""
+_INTS = frozenset({t.BOOLEAN, t.INTEGER, t.DATE, t.TIME})
+_LONGS = frozenset({t.BIGINT, t.TIMESTAMP, t.DOUBLE})
+_BYTES = frozenset({t.STRING, t.BYTES})
 
-_LONGS = frozenset({BIGINT, TIMESTAMP})
+_LONG_DIGITS = 18
+"""The digits of the widest DECIMAL that Spark hashes as a 64-bit integer."""
 
 Words = npt.NDArray[np.uint32]
 
@@ -28,18 +34,35 @@ def hash_rows(arrays: Sequence[pa.Array], columns: Sequence[Column]) -> npt.NDAr
 
     Args:
         arrays: the columns of the rows, at least one.
-        columns: their names and types, all `HASHABLE`.
+        columns: their names and types, without a MAP.
 
     Returns:
         One hash for each row.
     """
     found = np.full(len(arrays[0]), _SEED, dtype=np.uint32)
     for array, column in zip(arrays, columns, strict=True):
-        hashed = _of_strings(array, found) if column.type == STRING else _of_numbers(array, column, found)
+        hashed = _hashed(array, column.type, found)
         found = (
             hashed if not array.null_count else np.where(array.is_valid().to_numpy(zero_copy_only=False), hashed, found)
         )
     return found.view(np.int32)
+
+
+def _hashed(array: pa.Array, kind: t.SqlType, seed: Words) -> Words:
+    if kind in _BYTES:
+        return _of_bytes(array, seed)
+    if kind in _INTS:
+        numbers = array.cast(pa.int32()) if kind == t.BOOLEAN else array
+        return _of_ints(numbers.fill_null(0).to_numpy(), seed)
+    if kind in _LONGS:
+        return _of_longs(array.fill_null(0).to_numpy(), seed)
+    pairs = zip(to_list(array), seed.tolist(), strict=True)
+    return np.array([_of_value(value, kind, each) for value, each in pairs], dtype=np.uint32)
+
+
+def can_hash(columns: Sequence[Column]) -> bool:
+    """Whether Spark hashes keys of these columns: none contains a MAP, as only those of plans of old releases do."""
+    return not any(t.contains(column.type, lambda part: isinstance(part, t.Map)) for column in columns)
 
 
 def hash_row(values: Sequence[object], columns: Sequence[Column]) -> int:
@@ -53,16 +76,48 @@ def hash_ints(*values: int) -> int:
     return hash_row(values, [Column("", INTEGER)] * len(values))
 
 
-def _of_numbers(array: pa.Array, column: Column, seed: Words) -> Words:
-    filled = array.cast(pa.int32()) if column.type == BOOLEAN else array
-    numbers = (filled.fill_null(0) if filled.null_count else filled).to_numpy()
-    if column.type not in _LONGS:
-        return _finished(_mixed(seed, numbers.view(np.uint32)), np.uint32(4))
+def _of_ints(numbers: npt.NDArray[np.int32], seed: Words) -> Words:
+    return _finished(_mixed(seed, np.ascontiguousarray(numbers).view(np.uint32)), np.uint32(4))
+
+
+def _of_longs(numbers: npt.NDArray[Any], seed: Words) -> Words:
+    if numbers.dtype == np.float64:
+        # One bit pattern for both zeros, and one for all NaN.
+        numbers = np.where(numbers == 0, 0.0, np.where(np.isnan(numbers), np.nan, numbers))
     words = np.ascontiguousarray(numbers).view(np.dtype("<u4")).reshape(-1, 2)
     return _finished(_mixed(_mixed(seed, words[:, 0]), words[:, 1]), np.uint32(8))
 
 
-def _of_strings(array: pa.StringArray, seed: Words) -> Words:
+def _of_value(value: Any, kind: t.SqlType, seed: int) -> int:
+    """Hash a value of any type: the items of an ARRAY and the fields of a STRUCT one after the other."""
+    if value is None:
+        return seed
+    match kind:
+        case t.Array(item):
+            for each in value:
+                seed = _of_value(each, item, seed)
+            return seed
+        case t.Struct(fields):
+            for each in fields:
+                seed = _of_value(value[each.name], each.type, seed)
+            return seed
+        case t.Decimal() if is_carried(kind):
+            return _of_value(f"{value:f}", t.STRING, seed)
+        case t.Decimal(precision, scale):
+            unscaled = int(value.scaleb(scale, decimal.Context(prec=precision + scale + 1)))
+            if precision <= _LONG_DIGITS:
+                return _of_value(unscaled, t.BIGINT, seed)
+            return _of_value(unscaled.to_bytes(_java_length(unscaled), "big", signed=True), t.BYTES, seed)
+        case _:
+            return int(_hashed(pa.array([value], to_arrow(kind)), kind, np.array([seed], dtype=np.uint32))[0])
+
+
+def _java_length(number: int) -> int:
+    """The number of bytes of `BigInteger.toByteArray`."""
+    return (number if number >= 0 else ~number).bit_length() // 8 + 1
+
+
+def _of_bytes(array: pa.StringArray | pa.BinaryArray, seed: Words) -> Words:
     data, bounds = buffers_of(array)
     # A 4-byte word can start at any byte. Those that reach beyond the last byte are never used.
     text = np.concatenate([data, np.zeros(4, np.uint8)])

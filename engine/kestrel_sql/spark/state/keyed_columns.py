@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.aggregates.by_column import Segments
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import KeyBytes, State
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, struct_column
 from kestrel_sql.spark.io.columns import rows_at, to_list, values_at
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
     InOrder,
@@ -72,11 +71,11 @@ class KeyedColumns(ABC):
         """The rows of each input among those at the indices `arrived`, in this order."""
         relations = rows.column("rel").to_numpy()[arrived]
         sides = []
-        for handle in self._inputs:
-            at = np.flatnonzero(relations == handle.relation)
-            structs = values_at(rows.column(struct_column(handle.relation)), arrived[at])
+        for relation in self._inputs:
+            at = np.flatnonzero(relations == relation.number)
+            structs = values_at(rows.column(struct_column(relation.number)), arrived[at])
             fields = {field.name: child for field, child in zip(structs.type, structs.flatten(), strict=True)}
-            sides.append(SideRows(handle, at, fields))
+            sides.append(SideRows(relation, at, fields))
         return sides
 
     def _keys(self, sides: Sequence[SideRows]) -> list[pa.Array]:
@@ -86,11 +85,11 @@ class KeyedColumns(ABC):
         known = [pa.array(_known(side.fields["k"])) for side in sides]
         return [pa.concat_arrays(list(parts)).take(at) for parts in (known, *columns)]
 
-    def _usable(self, rows: pa.RecordBatch, handle: Handle) -> Flags:
+    def _usable(self, rows: pa.RecordBatch, relation: Relation) -> Flags:
         """Which rows are of a relation and have a key."""
-        structs = rows.column(struct_column(handle.relation))
+        structs = rows.column(struct_column(relation.number))
         found = present(structs, "k")
-        if len(handle.schema.key) == 1:
+        if len(relation.schema.key) == 1:
             found &= valid(structs.field("k").field(0))
         return found
 
@@ -99,9 +98,9 @@ class KeyedColumns(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """The outputs of the rows at these ascending indices, which may repeat, with the fields `parts`."""
         if len(at):
-            kind = self._made.field(struct_column(self._output.relation)).type
+            kind = self._made.field(struct_column(self._output.number)).type
             structs = pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
-            made = Made(self._output.relation, structs, times, positions_of(at))
+            made = Made(self._output.number, structs, times, positions_of(at))
             yield from enveloped(rows_at(rows.given.select(_ENVELOPE_NAMES), rows.order[at]), made, self._made, task)
 
     def _own_keys(self, keyed: KeyedRows, at: Numbers) -> pa.StructArray:
@@ -110,7 +109,7 @@ class KeyedColumns(ABC):
 
     def _key(self, columns: Sequence[pa.Array], at: Numbers, missing: Flags) -> pa.StructArray:
         """The keys of results from key columns, by index."""
-        kind = self._made.field(struct_column(self._output.relation)).type.field("k").type
+        kind = self._made.field(struct_column(self._output.number)).type.field("k").type
         taken = pa.array(at)
         return pa.StructArray.from_arrays(
             [column.take(taken) for column in columns], fields=list(kind), mask=pa.array(missing)
@@ -118,7 +117,7 @@ class KeyedColumns(ABC):
 
     def _value(self, columns: Sequence[pa.Array], field: str = "v", mask: Flags | None = None) -> pa.StructArray:
         """A row of the result from its columns; the columns that are left over are NULL."""
-        kind = self._made.field(struct_column(self._output.relation)).type.field(field).type
+        kind = self._made.field(struct_column(self._output.number)).type.field(field).type
         nulls = [pa.nulls(len(columns[0]), each.type) for each in list(kind)[len(columns) :]]
         return pa.StructArray.from_arrays(
             [*columns, *nulls], fields=list(kind), mask=None if mask is None else pa.array(mask)
@@ -131,11 +130,11 @@ def fits(stateful: Stateful, made: pa.Schema) -> bool:
     if not (isinstance(keys, EncodedKey) and keys.exact):
         return False
     inputs = stateful.inputs
-    own = [types_of(handle.schema.key) for handle in (*inputs, stateful.output)]
+    own = [types_of(relation.schema.key) for relation in (*inputs, stateful.output)]
     operator: Any = stateful.operator
     sides = inputs[::-1] if getattr(operator, "join_type", None) is JoinType.RIGHT else inputs
-    given = [kind for handle in sides for kind in types_of(handle.schema.value)]
-    given_all = all(handle.schema.value for handle in inputs)
+    given = [kind for relation in sides for kind in types_of(relation.schema.value)]
+    given_all = all(relation.schema.value for relation in inputs)
     result = types_of(stateful.output.schema.value)
     return bool(own[0]) and given_all and own.count(own[0]) == len(own) and result[: len(given)] == given
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
@@ -14,12 +16,9 @@ from kestrel_sql.operators.group_columns import shape_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.operators.tables.queryable import TableStore
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import struct_column
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, rows_of, struct_field, struct_text
 from kestrel_sql.spark.state.widening import widenings
-from kestrel_sql.spark.types import arrow_struct, to_arrow
+from kestrel_sql.spark.types import to_arrow
 
 PLAN = "plan"
 """The member of a page's blob with the fingerprint of the level that wrote it.
@@ -33,15 +32,15 @@ class Level:
     """The operators of a level, and the relations that exist after it: their outputs, and those that pass unchanged."""
 
     operators: tuple[Stateful, ...]
-    alive: tuple[Handle, ...]
+    alive: tuple[Relation, ...]
 
     def outputs(self) -> frozenset[int]:
         """The relations that the level produces."""
-        return frozenset(stateful.output.relation for stateful in self.operators)
+        return frozenset(stateful.output.number for stateful in self.operators)
 
-    def inputs(self) -> dict[int, Handle]:
+    def inputs(self) -> dict[int, Relation]:
         """The relations that the level reads."""
-        return {handle.relation: handle for stateful in self.operators for handle in stateful.inputs}
+        return {relation.number: relation for stateful in self.operators for relation in stateful.inputs}
 
     def fingerprint(self) -> list[str]:
         """Return what the state depends on: each operator with the types that it reads.
@@ -54,14 +53,14 @@ class Level:
         found = []
         for stateful in self.operators:
             wanted = ("k",) if isinstance(stateful.operator, TableStore) else None
-            read = ", ".join(handle.struct_type(wanted) for handle in stateful.inputs)
-            found.append(f"{stateful.output.relation} {type(stateful.operator).__name__}({read})")
+            read = ", ".join(struct_text(relation, wanted) for relation in stateful.inputs)
+            found.append(f"{stateful.output.number} {type(stateful.operator).__name__}({read})")
         return found
 
     def groups(self) -> dict[int, tuple[list[int], list[pa.DataType]]]:
         """The shape of groups in columns, and the types of their non-aggregate columns, for each aggregate."""
         return {
-            stateful.output.relation: (
+            stateful.output.number: (
                 shape_of(new_group(stateful.operator.columns, stateful.operator.calls, None)),
                 [to_arrow(each.type) for each in stateful.output.schema.value[: len(stateful.operator.columns)]],
             )
@@ -72,7 +71,7 @@ class Level:
     def read(self) -> pa.Schema:
         """The schema of the rows that the level reads, without log entries."""
         envelope = [field for field in ENVELOPE_FIELDS if field.name != "log"]
-        return pa.schema([*envelope, *(_field(handle) for handle in self.inputs().values())])
+        return pa.schema([*envelope, *(struct_field(relation) for relation in self.inputs().values())])
 
     def passing(self) -> pa.Schema:
         """The schema of the rows that pass unchanged.
@@ -80,34 +79,17 @@ class Level:
         The envelope and the relations that the level does not produce.
         """
         made = self.outputs()
-        return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in self.alive if handle.relation not in made)])
+        return pa.schema(
+            [*ENVELOPE_FIELDS, *(struct_field(relation) for relation in self.alive if relation.number not in made)]
+        )
 
     def made(self) -> pa.Schema:
         """The schema of the rows that the level produces."""
-        return pa.schema([*ENVELOPE_FIELDS, *(_field(stateful.output) for stateful in self.operators)])
+        return rows_of(stateful.output for stateful in self.operators)
 
     def after(self) -> pa.Schema:
         """The schema of all rows after the level."""
         return rows_of(self.alive)
-
-
-def rows_of(handles: Iterable[Handle]) -> pa.Schema:
-    """The schema of rows of these relations."""
-    return pa.schema([*ENVELOPE_FIELDS, *(_field(handle) for handle in handles)])
-
-
-def _field(handle: Handle) -> pa.Field:
-    columns = {
-        "k": handle.schema.key,
-        "ok": handle.schema.key,
-        "v": handle.schema.value,
-        "o": handle.schema.value,
-        "x": handle.extra,
-    }
-    return pa.field(
-        struct_column(handle.relation),
-        pa.struct([pa.field(field, arrow_struct(columns[field])) for field, _ in handle.fields()]),
-    )
 
 
 def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:

@@ -17,17 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.operator import Scope
-from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG_ONLY, parts_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import BLOB, in_chunks, read_rows, write_rows
 from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows, widened
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import LOG_ONLY, is_relation, struct_column
-from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
+from kestrel_sql.spark.state.hashing import can_hash, hash_rows
 from kestrel_sql.spark.state.level import Level
-from kestrel_sql.spark.types import struct_of
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
@@ -95,30 +92,6 @@ def unpack_batches(level: Level) -> Pass:
     return unpack
 
 
-def page_columns(level: Level, pages: int) -> list[str]:
-    """Return the columns `page` and `old_page` as Spark SQL; none if there is only one page.
-
-    Rows whose operator needs all keys of a task have page 0.
-    """
-    if pages == 1:
-        return []
-    columns = {}
-    for column, handles in _paged(level).items():
-        key = _KEYS[column]
-        branches = [
-            (is_relation(handle.relation), s.call("pmod", s.call("hash", handle.part(key)), s.integer(pages)))
-            for handle in handles
-        ]
-        columns[column] = s.case(branches, s.integer(0)) if branches else s.integer(0)
-    return [f"{s.to_text(tree)} AS {column}" for column, tree in columns.items()]
-
-
-def can_page(level: Level, pages: int) -> bool:
-    """Whether `page_batches` can do what `page_columns` does, because all types of keys are `HASHABLE`."""
-    handles = [handle for paged in _paged(level).values() for handle in paged]
-    return pages == 1 or all(column.type in HASHABLE for handle in handles for column in handle.schema.key)
-
-
 def page_batches(level: Level, pages: int) -> Pass:
     """Return the function for `mapInArrow` that adds the columns `page` and `old_page`.
 
@@ -129,27 +102,27 @@ def page_batches(level: Level, pages: int) -> Pass:
     def page(batches: Batches) -> Batches:
         for batch in batches:
             relations = batch.column("rel").to_numpy()
-            for column, handles in paged.items():
+            for column, keyed in paged.items():
                 numbers = np.zeros(batch.num_rows, dtype=np.int32)
-                for handle in handles:
-                    own = relations == handle.relation
+                for relation in keyed:
+                    own = relations == relation.number
                     if own.any():
-                        structs = batch.column(struct_column(handle.relation))
+                        structs = batch.column(struct_column(relation.number))
                         keys = pc.struct_field(structs if own.all() else structs.filter(pa.array(own)), _KEYS[column])
-                        numbers[own] = hash_rows(keys.flatten(), handle.schema.key) % pages
+                        numbers[own] = hash_rows(keys.flatten(), relation.schema.key) % pages
                 batch = batch.append_column(column, pa.array(numbers))
             yield batch
 
     return page
 
 
-def _paged(level: Level) -> Mapping[str, Sequence[Handle]]:
+def _paged(level: Level) -> Mapping[str, Sequence[Relation]]:
     """The relations whose keys determine their page, by the column of that page."""
-    handles = [
-        handle for stateful in level.operators for handle in stateful.inputs if stateful.operator.scope is Scope.KEY
+    inputs = [
+        relation for stateful in level.operators for relation in stateful.inputs if stateful.operator.scope is Scope.KEY
     ]
     return {
-        column: [each for each in handles if key in dict(each.fields()) and not _has_map(each)]
+        column: [each for each in inputs if key in parts_of(each) and can_hash(each.schema.key)]
         for column, key in _KEYS.items()
     }
 
@@ -171,11 +144,6 @@ def task_page(task: int) -> int:
     return 0
 
 
-def _has_map(handle: Handle) -> bool:
-    """Whether a key contains a MAP, which Spark does not hash; only plans of old releases have such keys."""
-    return "MAP<" in struct_of(handle.schema.key)
-
-
 @dataclass(slots=True)
 class _Packer:
     level: Level
@@ -190,7 +158,7 @@ class _Packer:
         self.passing, self.read = self.level.passing(), self.level.read()
         operators = self.level.operators
         self.crossing = [
-            handle.relation for each in operators if each.operator.scope is not Scope.KEY for handle in each.inputs
+            relation.number for each in operators if each.operator.scope is not Scope.KEY for relation in each.inputs
         ]
 
     def pack(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, bool, bytes]]:
@@ -227,7 +195,7 @@ class _Packer:
         A change of a table row that moves it to a group in another page becomes two rows.
         """
         pages = self._pages(batch, rows, PAGE, "k")
-        if not any(handle.has_old_key for handle in self.level.inputs().values()):
+        if not any(relation.has_old_key for relation in self.level.inputs().values()):
             yield pages, rows
             return
         old = self._pages(batch, rows, OLD_PAGE, "ok")
@@ -261,12 +229,12 @@ class _Packer:
         relations = rows.column("rel").to_numpy()
         for stateful in self.level.operators:
             operator: Any = stateful.operator
-            for handle in stateful.inputs:
-                own = np.flatnonzero(relations == handle.relation)
+            for relation in stateful.inputs:
+                own = np.flatnonzero(relations == relation.number)
                 if operator.scope is Scope.QUERY:
                     tasks[own] = 0
-                elif handle.rekeyed and len(own) and key in dict(handle.fields()):
-                    structs = rows.column(struct_column(handle.relation)).take(pa.array(own))
+                elif relation.rekeyed and len(own) and key in parts_of(relation):
+                    structs = rows.column(struct_column(relation.number)).take(pa.array(own))
                     keys = to_rows(structs.field(key) if not structs.null_count else pc.struct_field(structs, key))
                     tasks[own] = _partitions(keys, operator.key_bytes, counts[own], tasks[own])
         return tasks
@@ -274,9 +242,9 @@ class _Packer:
     def _present(self, rows: pa.RecordBatch, key: str) -> Flags:
         """Which rows have the key field `key`, in relations with a previous key."""
         found = np.zeros(rows.num_rows, dtype=bool)
-        for handle in self.level.inputs().values():
-            if handle.has_old_key:
-                struct = rows.column(struct_column(handle.relation))
+        for relation in self.level.inputs().values():
+            if relation.has_old_key:
+                struct = rows.column(struct_column(relation.number))
                 found |= pc.struct_field(struct, key).is_valid().to_numpy(zero_copy_only=False)
         return found
 
@@ -287,9 +255,9 @@ class _Packer:
         """
         ordinals = child_ordinals(rows.column("ordinal"), np.full(rows.num_rows, position))
         made = rows.set_column(rows.schema.get_field_index("ordinal"), "ordinal", ordinals)
-        for handle in self.level.inputs().values():
-            if handle.has_old_key:
-                at = made.schema.get_field_index(struct_column(handle.relation))
+        for relation in self.level.inputs().values():
+            if relation.has_old_key:
+                at = made.schema.get_field_index(struct_column(relation.number))
                 made = made.set_column(at, made.schema.field(at), _without(made.column(at), absent))
         return made
 

@@ -10,16 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.late import Late, note_row, take
 from kestrel_sql.operators.operator import Output, PacksState, Row, Scope
 from kestrel_sql.operators.state_codec import bucket_rows
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY, struct_column
 from kestrel_sql.spark.io.columns import Rows, to_list, to_ordinals, to_rows
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS, LOG
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import LOG_ONLY, struct_column
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import MAX_OUTPUTS, MIN_ROWS, can_run, output_structs
 from kestrel_sql.spark.state.level import Level
@@ -34,7 +33,7 @@ class _Input:
 
     stateful: Stateful
     side: int
-    handle: Handle
+    facts: Relation
 
 
 @dataclass(slots=True)
@@ -82,9 +81,9 @@ class PageRunner:
         self._operators = level.operators
         self._by_column = column_operators(level.operators, self._schema)
         self._inputs = {
-            handle.relation: _Input(stateful, side, handle)
+            each.number: _Input(stateful, side, each)
             for stateful in level.operators
-            for side, handle in enumerate(stateful.inputs)
+            for side, each in enumerate(stateful.inputs)
         }
 
     def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
@@ -100,20 +99,20 @@ class PageRunner:
         """
         rest = rows
         for stateful in self._operators if self._by_column and can_run(rows) else ():
-            runner = self._by_column.get(stateful.output.relation)
-            own = np.isin(rest.column("rel").to_numpy(), [handle.relation for handle in stateful.inputs])
+            runner = self._by_column.get(stateful.output.number)
+            own = np.isin(rest.column("rel").to_numpy(), [each.number for each in stateful.inputs])
             if runner is None or np.count_nonzero(own) < MIN_ROWS:
                 continue
             given = rest if own.all() else rest.filter(pa.array(own))
             if runner.accepts(given):
-                _, kept = self._owner(stateful.inputs[0].relation, state)
+                _, kept = self._owner(stateful.inputs[0].number, state)
                 if "failed" not in kept:
                     yield from runner.run(given, task, kept)
                 rest = rest.slice(rest.num_rows) if own.all() else rest.filter(pa.array(~own))
         if rest.num_rows:
             yield from self._one_by_one(rest, task, state)
         for stateful in self._operators:
-            own = state.get(str(stateful.output.relation), {})
+            own = state.get(str(stateful.output.number), {})
             late = take(own)
             if late is not None:
                 yield self._told(stateful, late, task, state)
@@ -143,7 +142,7 @@ class PageRunner:
                 continue
             note_row(own, rows.slice, at, 1)
             if outputs:
-                made.add(stateful.output.relation, at, ordinal, outputs)
+                made.add(stateful.output.number, at, ordinal, outputs)
                 if len(made.causes) >= MAX_OUTPUTS:
                     yield self._batch(made, rows, task, state)
                     made = _Made()
@@ -159,7 +158,7 @@ class PageRunner:
     def _owner(self, relation: int, state: dict[str, Any]) -> tuple[Stateful, dict[str, Any]]:
         """The operator that reads a relation, with its state."""
         stateful = self._inputs[relation].stateful
-        return stateful, state.setdefault(str(stateful.output.relation), {})
+        return stateful, state.setdefault(str(stateful.output.number), {})
 
     def _given(self, rows: pa.RecordBatch, relations: npt.NDArray[np.int32]) -> list[Row]:
         """Each row in the form that its operator reads."""
@@ -172,7 +171,7 @@ class PageRunner:
             structs = rows.column(struct_column(relation))
             if len(own) < rows.num_rows:
                 structs = structs.take(pa.array(own))
-            columns = _columns(structs, given.handle)
+            columns = _columns(structs, given.facts)
             side = given.side
             for at, (key, value, old, old_key, extra) in zip(own.tolist(), columns, strict=True):
                 found[at] = Row(side, key, value, times[at], old, old_key, windows[at] if windows else None, extra)
@@ -182,9 +181,9 @@ class PageRunner:
         structs = {}
         for stateful in self._operators:
             try:
-                structs[stateful.output.relation] = self._structs(made, stateful.output)
+                structs[stateful.output.number] = self._structs(made, stateful.output)
             except (pa.ArrowException, OverflowError, TypeError, ValueError):
-                state[str(stateful.output.relation)]["failed"] = True
+                state[str(stateful.output.number)]["failed"] = True
                 return self._batch(self._stopped(made, stateful), rows, task, state)
         return self._with_envelope(made, structs, rows, task)
 
@@ -194,7 +193,7 @@ class PageRunner:
         for at, (relation, cause, ordinal, output) in enumerate(
             zip(made.relations, made.causes, made.ordinals, made.outputs, strict=True)
         ):
-            if output is None or relation != stateful.output.relation:
+            if output is None or relation != stateful.output.number:
                 left.copy(made, at)
             elif not stopped:
                 try:
@@ -236,20 +235,20 @@ class PageRunner:
             return pa.array([[entries[at]] if at in entries else [] for at in range(size)], LOG)
         return pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, np.int32)), pa.array([], LOG.value_type))
 
-    def _structs(self, made: _Made, handle: Handle) -> pa.Array:
+    def _structs(self, made: _Made, facts: Relation) -> pa.Array:
         """The struct column of a relation, NULL in the rows of other relations."""
-        kind = self._schema.field(struct_column(handle.relation)).type
+        kind = self._schema.field(struct_column(facts.number)).type
         own = [
             output
             for relation, output in zip(made.relations, made.outputs, strict=True)
-            if relation == handle.relation and output
+            if relation == facts.number and output
         ]
         if not own:
             return pa.nulls(len(made.relations), kind)
-        structs = output_structs(own, handle, self._schema)
+        structs = output_structs(own, facts, self._schema)
         if len(own) == len(made.relations):
             return structs
-        where = np.array(made.relations) == handle.relation
+        where = np.array(made.relations) == facts.number
         return structs.take(pa.array(np.cumsum(where) - 1, mask=~where))
 
 
@@ -257,13 +256,13 @@ def _entry(stateful: Stateful, error: Exception) -> dict[str, Any]:
     return failed(FATAL, stateful.logger, f"Exception caught in process. {describe(error)}", error)
 
 
-def _columns(structs: pa.StructArray, handle: Handle) -> Iterator[tuple[Any, ...]]:
+def _columns(structs: pa.StructArray, facts: Relation) -> Iterator[tuple[Any, ...]]:
     """Key, value, previous value, previous key and extra columns of each row.
 
     None for those that the relation does not have.
     """
     fields = {f.name: child for f, child in zip(structs.type, structs.flatten(), strict=True)}
-    single = len(handle.schema.key) == 1
+    single = len(facts.schema.key) == 1
     nothing: Sequence[None] = [None] * len(structs)
     return zip(
         _keys(fields["k"], single) if "k" in fields else nothing,

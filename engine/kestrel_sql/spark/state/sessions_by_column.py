@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.operators import late
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, greatest
 from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session, SessionWindowAggregate
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import Output, Row, State
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at, to_rows
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.by_column import ColumnAggregate
 from kestrel_sql.spark.state.column_rows import (
     FAR_MS,
@@ -106,11 +106,11 @@ class ColumnSessions(ColumnAggregate):
             for parts in zip(*((each.starts, each.ends, each.positions) for each in made), strict=True)
         )
         structs = pa.concat_arrays([each.structs for each in made]).take(pa.array(order))
-        found = Made(self._output.relation, structs, ends, positions, (pa.array(starts), pa.array(ends)))
+        found = Made(self._output.number, structs, ends, positions, (pa.array(starts), pa.array(ends)))
         yield from enveloped(rows_at(chosen, causes[order]), found, self._made, task)
 
     def _spread(self, rows: pa.RecordBatch, state: State) -> _Spread:
-        keys = rows.column(struct_column(self._input.relation)).field("k")
+        keys = rows.column(struct_column(self._input.number)).field("k")
         _, firsts, groups = np.unique(codes_of(keys.flatten()), return_index=True, return_inverse=True)
         names = self._names.of(keys.take(pa.array(firsts)))
         lists = [state.setdefault("sessions", {}).get(name, ()) for name in names]
@@ -165,7 +165,7 @@ class ColumnSessions(ColumnAggregate):
         return found
 
     def _one_by_one(self, rows: pa.RecordBatch, at: Numbers, spread: _Spread, state: State) -> _Made:
-        structs = rows.column(struct_column(self._input.relation)).take(pa.array(at))
+        structs = rows.column(struct_column(self._input.number)).take(pa.array(at))
         times, now = rows.column("ts").to_numpy(), spread.now
         closed = self._sessions.gap_ms + self._sessions.grace_ms
         outputs: list[Output] = []
@@ -226,7 +226,7 @@ class ColumnSessions(ColumnAggregate):
         causes = np.concatenate([retracted, np.arange(rows.size)])
         order = np.argsort(causes, kind="stable")
         causes, is_old = causes[order], order < len(retracted)
-        kind = self._made.field(struct_column(self._output.relation)).type
+        kind = self._made.field(struct_column(self._output.number)).type
         taken, nothing = pa.array(causes), {"v": pa.array(is_old), "o": pa.array(~is_old)}
         parts = {"k": grouped.structs.field("k").take(taken)}
         columns = {"v": [*self._now(grouped, folded), pa.array(start), pa.array(end)]}

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.operators import late
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.number_columns import Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
-from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.column_rows import FAR_MS, InOrder, are_near, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
@@ -16,9 +17,8 @@ from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
 from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import State
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
     Made,
@@ -92,7 +92,7 @@ class ColumnTableAggregate:
 
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
-        structs = rows.column(struct_column(self._input.relation))
+        structs = rows.column(struct_column(self._input.number))
         enters, leaves = self._usable(structs, "k", "v"), self._usable(structs, "ok", "o")
         chosen = rows_at(rows, order_of(rows, enters | leaves))
         if not chosen.num_rows:
@@ -106,7 +106,7 @@ class ColumnTableAggregate:
         latest = greatest(stored, Values(times, applied), steps.rows)
         after = latest.after
         made = Made(
-            self._output.relation,
+            self._output.number,
             self._structs(steps, changes, folded),
             np.where(after.valid, after.values, times)[changes.last],
             changes.positions,
@@ -120,7 +120,7 @@ class ColumnTableAggregate:
         return found & valid(structs.field(key).field(0)) if len(self._input.schema.key) == 1 else found
 
     def _steps(self, rows: pa.RecordBatch, state: State) -> _Steps:
-        structs = rows.column(struct_column(self._input.relation))
+        structs = rows.column(struct_column(self._input.number))
         left = np.flatnonzero(self._usable(structs, "ok", "o"))
         entered = np.flatnonzero(self._usable(structs, "k", "v"))
         keys, values = (
@@ -165,7 +165,7 @@ class ColumnTableAggregate:
 
     def _structs(self, steps: _Steps, changes: _Changes, folded: Sequence[Folded]) -> pa.StructArray:
         """The struct column of the results."""
-        kind = self._made.field(struct_column(self._output.relation)).type
+        kind = self._made.field(struct_column(self._output.number)).type
         key = steps.keys.take(pa.array(changes.last))
         parts = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
         exists = (steps.enters | steps.exists)[changes.last]
@@ -181,7 +181,7 @@ class ColumnTableAggregate:
         self, columns: Sequence[pa.Array], values: Sequence[Values], at: Numbers, exists: Flags
     ) -> pa.StructArray:
         """Results: columns of rows, then the values of the aggregates at steps; NULL where no group exists."""
-        fields = list(self._made.field(struct_column(self._output.relation)).type.field("v").type)
+        fields = list(self._made.field(struct_column(self._output.number)).type.field("v").type)
         kinds = [field.type for field in fields[len(columns) :]]
         made = [
             pa.array(each.values[at].astype(kind.to_pandas_dtype(), copy=False), kind, mask=~each.valid[at])

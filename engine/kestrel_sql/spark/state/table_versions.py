@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.aggregates.by_column import Segments
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.spark.io.columns import from_rows
-from kestrel_sql.spark.stages.handles import Handle
 from kestrel_sql.spark.state.column_rows import InOrder, valid
 
 
@@ -24,18 +24,18 @@ class SideRows:
     """The rows of one input.
 
     Attributes:
-        handle: their relation.
+        relation: their relation.
         at: their indices among the rows of all inputs.
         fields: the fields of their structs.
     """
 
-    handle: Handle
+    relation: Relation
     at: Numbers
     fields: Mapping[str, pa.StructArray]
 
     def stored(self, rows: Sequence[Sequence[Any] | None]) -> pa.StructArray:
         """Rows of the state in the form of the field `v`."""
-        found = from_rows(rows, self.handle.schema.value)
+        found = from_rows(rows, self.relation.schema.value)
         return pa.StructArray.from_arrays(found.flatten(), fields=list(self.fields["v"].type), mask=found.is_null())
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.operators.joins.joined_row import outer_sides
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
@@ -15,9 +16,8 @@ from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.row_keys import unchanged
 from kestrel_sql.operators.tables.previous_row import Materialise
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at, to_rows
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state.column_rows import present, valid
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows, Versions
@@ -36,7 +36,7 @@ class ColumnStreamTableJoin(KeyedColumns):
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         stream, table = self._inputs
-        usable = present(rows.column(struct_column(stream.relation)), "v") | self._usable(rows, table)
+        usable = present(rows.column(struct_column(stream.number)), "v") | self._usable(rows, table)
         if not usable.any():
             return
         keyed = self._keyed(rows, usable)

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlglot import exp
-
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.tables.previous_row import Materialise
+
+_NAME = re.compile(r"^`((?:[^`]|``)*)`:")
 
 _STORE = re.compile(rf"([0-9]+) {Materialise.__name__}\((.*)\)", re.DOTALL)
 
@@ -62,5 +62,23 @@ def _widening(written: str, needed: str) -> Widening | None:
 
 def _columns(struct: str) -> tuple[str, Mapping[str, str]]:
     """The type of the key, and the types of the value columns by name, of a relation's struct."""
-    parts = {each.name: each.args["kind"] for each in exp.DataType.build(struct, dialect="spark").expressions}
-    return parts["k"].sql("spark"), {each.name: each.args["kind"].sql("spark") for each in parts["v"].expressions}
+    parts = _fields(struct)
+    return parts["k"], _fields(parts["v"])
+
+
+def _fields(struct: str) -> Mapping[str, str]:
+    """The types of the fields of a struct, as `kestrel_sql.spark.types` writes them, by name."""
+    text, found, start, depth, quoted = struct.removeprefix("STRUCT<").removesuffix(">"), {}, 0, 0, False
+    for at, letter in enumerate(f"{text},"):
+        if letter == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif letter in "<(":
+            depth += 1
+        elif letter in ">)":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            _, name, kind = _NAME.split(text[start:at], maxsplit=1)
+            found[name], start = kind, at + 1
+    return found

@@ -22,7 +22,7 @@ from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.checkpoint.metadata import write_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
-from kestrel_sql.spark.state.hashing import HASHABLE, hash_rows
+from kestrel_sql.spark.state.hashing import can_hash, hash_rows
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.stored.store_files import write_pages
@@ -109,10 +109,10 @@ def _check_pages(query: StoredQuery, step: StoredStep) -> None:
     """Check that the pages of the keys of a step can be computed here."""
     for side in range(len(step.stateful.inputs)) if step.operator.scope is Scope.KEY else ():
         for column in step.key_columns(side):
-            if column.type not in HASHABLE:
+            if not can_hash([column]):
                 raise CheckpointError(
                     f"the query {query.id} cannot get another number of pages: the key {column.name} of its step "
-                    f"{step.name} is a {column.type}, whose page only Spark computes",
+                    f"{step.name} is a {column.type}, which has no page of its own",
                     hint="leave --pages out",
                 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import key_decoder
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
@@ -17,10 +18,9 @@ from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
-from kestrel_sql.spark.stages.group import Stateful
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.checkpoint_reader import committed
-from kestrel_sql.spark.state.hashing import HASHABLE, hash_row
+from kestrel_sql.spark.state.hashing import can_hash, hash_row
 from kestrel_sql.spark.state.level import load_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.stored.store_files import partition_folders, read_pages
@@ -46,7 +46,7 @@ class StoredStep:
     @property
     def relation(self) -> str:
         """The member of a page with its state."""
-        return str(self.stateful.output.relation)
+        return str(self.stateful.output.number)
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ class StoredQuery:
     @property
     def steps(self) -> list[StoredStep]:
         """The stateful steps, by level."""
-        group = self.pipeline.group
+        group = self.pipeline.graph
         return [
             StoredStep(at, each, group.plans[each.query].query_id)
             for at, level in enumerate(group.levels, 1)
@@ -121,7 +121,7 @@ class StoredQuery:
     @property
     def levels(self) -> int:
         """The number of stateful levels."""
-        return len(self.pipeline.group.levels)
+        return len(self.pipeline.graph.levels)
 
     def partitions(self, level: int) -> list[CheckpointPath]:
         """Return the folders of the partitions of a level."""
@@ -168,7 +168,7 @@ class StoredQuery:
     def _page_of(self, step: StoredStep, key: Key) -> int | None:
         """The page of a key; None if it is unknown."""
         columns = step.key_columns(0)
-        if step.operator.scope is not Scope.KEY or any(column.type not in HASHABLE for column in columns):
+        if step.operator.scope is not Scope.KEY or not can_hash(columns):
             return None
         return hash_row(key, columns) % self.metadata.pages
 

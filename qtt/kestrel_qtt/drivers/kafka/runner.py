@@ -95,7 +95,7 @@ class FusedRunner:
         if places:
             for number, entry in self._run(pipeline, places, queries):
                 outputs[number].log.append(entry)
-        sinks = {(sink.query, sink.topic) for sink in pipeline.group.sinks}
+        sinks = {(sink.query, sink.topic) for sink in pipeline.graph.sinks}
         found = self._topics.read({queries[number].topics[topic] for number, topic in sinks})
         for number, topic in sorted(sinks):
             outputs[number].records += [replace(record, topic=topic) for record in found[queries[number].topics[topic]]]
@@ -118,10 +118,10 @@ class FusedRunner:
             .coalesce(1)
             .mapInArrow(_fed(places), WIRE_INPUT)
         )
-        frame = pipeline.frame(self._spark, records, tasks=[query.tasks for query in queries])
+        frame = pipeline.frame(records, tasks=[query.tasks for query in queries])
         named = frame.withColumn("topic", _udf(_named([query.topics for query in queries]), "string")("q", "topic"))
         ahead = named.withColumn("timestamp", col("timestamp") + AHEAD_MS)
-        sinks = {queries[sink.query].topics[sink.topic]: window_bytes(sink.window) for sink in pipeline.group.sinks}
+        sinks = {queries[sink.query].topics[sink.topic]: window_bytes(sink.window) for sink in pipeline.graph.sinks}
         name = f"{self._prefix}-q{next(_names)}"
         entries: list[tuple[int, LogEntry]] = []
 

@@ -13,6 +13,8 @@ from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
 from kestrel_qtt.drivers.records.reuse import QueryResults
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.explain import stages_text
 from kestrel_sql.dataflow.rows import Output
 
 
@@ -64,7 +66,7 @@ class RecordDriver:
         return self._results.equal
 
     def explain(self, case: model.Case) -> str:
-        """The plans of a case as JSON, each followed by the Spark SQL that it becomes.
+        """The plan of a case as JSON, and the stages in which each of its queries runs.
 
         Raises:
             PlanningError: a statement is refused.
@@ -74,13 +76,8 @@ class RecordDriver:
             raise PlanningError(f"{run.outcome.message}\n{run.outcome.place}".rstrip())
         if isinstance(run.outcome, model.Failed | model.Crashed):
             raise PlanningError(run.outcome.message)
-        parts = [plan_text(case)]
-        from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-
-        for query in run.pending:
-            texts = build_pipeline([run.query_run(query)], run.session.functions).texts
-            parts += [f"-- {query.id}, stage {level}\n{text}" for level, text in enumerate(texts)]
-        return "\n\n".join(parts)
+        graphs = (build_graph([run.query_run(query)], run.session.functions) for query in run.pending)
+        return "\n\n".join([plan_text(case), *map(stages_text, graphs)])
 
     def plan_documents(self, case: model.Case) -> str:
         """The plan of a case as it is stored."""

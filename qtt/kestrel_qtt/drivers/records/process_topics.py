@@ -45,14 +45,14 @@ def run_job(job: Job, cut: Cut, tasks: int) -> None:
     started = time.perf_counter()
     try:
         check_partitions(job.run.plan.physical_plan, job.partitions)
-        graph = build_graph(job.run, job.functions)
+        graph = build_graph([job.run], job.functions)
         query, output = ProcessQuery(graph, tasks), Output()
         batches = list(cut.batches(job.feed))
         restart_after = cut.restart_after(len(batches))
         for at, batch in enumerate(batches):
             query.process(batch, output)
             if at == restart_after:
-                restarted = ProcessQuery(build_graph(job.run, job.functions), tasks)
+                restarted = ProcessQuery(build_graph([job.run], job.functions), tasks)
                 restarted.restore(query.checkpoint())
                 query = restarted
         job.output = output

@@ -76,7 +76,7 @@
     parts.push(make("h3", {}, each.script ? `Statements of ${each.script}` : "Statements"), ...each.statements.map(highlighted));
     if (each.inputs.length || each.outputs.length) parts.push(make("h3", {}, "Records"), timeline(each), records(each));
     if (each.graph && each.graph.nodes.length) parts.push(make("h3", {}, "Plan"), graph(each.graph));
-    if (each.sql && each.sql.length) parts.push(make("details", {}, make("summary", {}, "Spark SQL"),
+    if (each.sql && each.sql.length) parts.push(make("details", {}, make("summary", {}, "stages"),
       ...each.sql.flatMap((stage) => [make("p", { class: "dim" }, `${stage.query}, stage ${stage.stage}`), highlighted(stage.text)])));
     return parts;
   }

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 import sqlglot
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, Fault, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_closed
+from kestrel_sql.spark.compile.python_functions import register
 from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot import exp
 
@@ -13,13 +17,9 @@ from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.library.text.like import plain_part
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, Fault, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_closed
-from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.envelope import ENVELOPE, Operation, Stage
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
-from kestrel_sql.spark.stages.stage import ENVELOPE, Operation, Stage
 from kestrel_sql.sql.nodes import expressions as e
 
 _ATOMS = (

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.dataflow.relation import KeyCodec
+from kestrel_sql.dataflow.graph import SinkWrite, SourceRead
+from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo, WindowInfo, WindowType
-from kestrel_sql.spark.io.topics import ARROW_INPUT, HEADERS, LOG, decode_batches, encode_batches
-from kestrel_sql.spark.stages.group import SinkWrite, SourceRead
-from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.envelope import HEADERS, LOG
+from kestrel_sql.spark.io.topics import ARROW_INPUT, decode_batches, encode_batches
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role, Schema
 
@@ -28,10 +28,9 @@ ADDED = (
 )
 
 
-def handle(columns: tuple[Column, ...], window: WindowInfo | None = None) -> Handle:
-    return Handle(
-        relation=5,
-        level=0,
+def relation(columns: tuple[Column, ...], window: WindowInfo | None = None) -> Relation:
+    return Relation(
+        number=5,
         schema=Schema((*KEY, *columns)),
         key_codec=KeyCodec(format=FormatInfo("KAFKA")),
         window=window,
@@ -42,7 +41,7 @@ def handle(columns: tuple[Column, ...], window: WindowInfo | None = None) -> Han
 def source() -> SourceRead:
     return SourceRead(
         query=0,
-        relation=5,
+        relation=relation((*VALUE, *ADDED)),
         topic="t",
         key=SerdeSpec(FormatInfo("KAFKA"), KEY, side=Side.KEY, topic="t"),
         value=SerdeSpec(FormatInfo("JSON"), VALUE, topic="t"),
@@ -50,7 +49,6 @@ def source() -> SourceRead:
         pseudo_version=1,
         window=None,
         logger="processing.Q.Source",
-        handle=handle((*VALUE, *ADDED)),
     )
 
 
@@ -112,7 +110,9 @@ def test_an_entry_contains_the_key_or_value_that_could_not_be_read_if_the_settin
 ) -> None:
     # A windowed key ends in eight bytes of its window.
     bounds = (Column("WINDOWSTART", t.BIGINT), Column("WINDOWEND", t.BIGINT))
-    windowed = replace(source(), window=WindowInfo(WindowType.TUMBLING, 10), handle=handle((*VALUE, *ADDED, *bounds)))
+    windowed = replace(
+        source(), window=WindowInfo(WindowType.TUMBLING, 10), relation=relation((*VALUE, *ADDED, *bounds))
+    )
     target = source() if side == value else windowed
     for logs_rows, held in ((True, b64encode(side).decode()), (False, None)):
         (row,) = next(
@@ -129,7 +129,7 @@ def test_a_source_ignores_records_of_other_topics_and_queries() -> None:
 def sink(window: WindowInfo | None = None, *, guarded: bool = False) -> SinkWrite:
     return SinkWrite(
         query=0,
-        handle=handle(VALUE, window),
+        relation=relation(VALUE, window),
         topic="out",
         key=SerdeSpec(FormatInfo("KAFKA"), KEY, side=Side.KEY, topic="out"),
         value=SerdeSpec(FormatInfo("JSON"), VALUE, topic="out"),
@@ -210,9 +210,9 @@ def test_an_entry_contains_the_row_that_could_not_be_written_if_the_setting_says
 
 def two_sources() -> list[SourceRead]:
     """Two sources of one topic, and one of another."""
-    first, second = source(), replace(source(), relation=6)
-    third = replace(source(), relation=7, topic="u", query=1)
-    return [replace(each, handle=replace(each.handle, relation=each.relation)) for each in (first, second, third)]
+    first = source()
+    second = replace(first, relation=replace(first.relation, number=6), position=1)
+    return [first, second, replace(first, relation=replace(first.relation, number=7), topic="u", query=1)]
 
 
 def test_rows_have_the_order_of_their_readers_and_the_ordinals_of_their_records() -> None:
@@ -244,7 +244,7 @@ def test_rows_have_the_order_of_their_readers_and_the_ordinals_of_their_records(
 
 def test_records_and_entries_of_several_sinks_have_the_order_of_rows() -> None:
     entry = {"kind": 1, "logger": "processing.Q", "message": "no"}
-    sinks = [replace(sink(), handle=replace(sink().handle, relation=rel), topic=f"out{rel}") for rel in (5, 6)]
+    sinks = [replace(sink(), relation=replace(sink().relation, number=rel), topic=f"out{rel}") for rel in (5, 6)]
     base = {"q": 0, "ordinal": [1], "ts": 8, "headers": [], "topic": "t", "part": 0, "off": 2, "log": []}
     given = [
         {**base, "rel": 6, "r6": {"k": {"K": "x"}, "v": {"A": 1}}},

@@ -7,23 +7,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from kestrel_sql.dataflow.relation import KeyCodec
+from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.operators.operator import Operator, Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
 from kestrel_sql.plan.step import FormatInfo
-from kestrel_sql.spark.io.topics import ENVELOPE_FIELDS
-from kestrel_sql.spark.stages.group import Stateful
-from kestrel_sql.spark.stages.handles import Handle
+from kestrel_sql.spark.envelope import rows_of
 from kestrel_sql.spark.state.level import Level
-from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role, Schema
 
 SCHEMA = Schema((Column("K", t.STRING, Role.KEY), Column("A", t.INTEGER)))
 
 
-def handle(relation: int, level: int, **more: Any) -> Handle:
-    return Handle(relation=relation, level=level, schema=SCHEMA, key_codec=KeyCodec(format=FormatInfo("KAFKA")), **more)
+def handle(number: int, level: int, **more: Any) -> Relation:
+    return Relation(number=number, level=level, schema=SCHEMA, key_codec=KeyCodec(format=FormatInfo("KAFKA")), **more)
 
 
 @dataclass
@@ -68,13 +66,8 @@ def row(ordinal: int, relation: int = 1, **more: Any) -> dict[str, Any]:
     return {**given, **more}
 
 
-def batch(rows: list[dict[str, Any]], *handles: Handle, pages: tuple[str, ...] = ()) -> pa.RecordBatch:
+def batch(rows: list[dict[str, Any]], *handles: Relation, pages: tuple[str, ...] = ()) -> pa.RecordBatch:
     """Rows in the form of a stage's result."""
-    fields = list(ENVELOPE_FIELDS)
-    for each in handles or (handle(1, 0), handle(9, 0)):
-        parts = {"k": SCHEMA.key, "ok": SCHEMA.key, "v": SCHEMA.value, "o": SCHEMA.value}
-        fields.append(
-            pa.field(f"r{each.relation}", pa.struct([pa.field(f, arrow_struct(parts[f])) for f, _ in each.fields()]))
-        )
+    fields = list(rows_of(handles or (handle(1, 0), handle(9, 0))))
     fields += [pa.field(name, pa.int32()) for name in pages]
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields))

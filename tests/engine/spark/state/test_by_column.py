@@ -18,8 +18,8 @@ from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import by_column as bulk_module
 from kestrel_sql.spark.state import page as page_module
 from kestrel_sql.spark.state import sessions_by_column as sessions_module

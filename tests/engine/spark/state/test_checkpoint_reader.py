@@ -66,12 +66,12 @@ def test_pages_of_two_levels_as_of_the_last_batch(
 
     def advance(first: int, last: int) -> None:
         runner.feed(stream, [input_row(0, record.offset, record) for record in records(first, last)])
-        frame = built.frame(runner.spark, runner.read(stream), PAGES)
+        frame = built.frame(runner.read(stream), PAGES)
         writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(tmp_path))
         writer.trigger(availableNow=True).start().awaitTermination()
 
     def own(state: State, level: int) -> State:
-        found: State = state[str(built.group.levels[level - 1][0].output.relation)]
+        found: State = state[str(built.graph.levels[level - 1][0].output.number)]
         return found
 
     def size(group: int) -> int:

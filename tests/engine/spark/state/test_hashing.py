@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import decimal
+import math
 import random
 
 import pyarrow as pa
 import pytest
 
 from kestrel_sql.spark.state.hashing import hash_ints, hash_row, hash_rows
+from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING
+from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, Struct
 
 COLUMNS = (Column("A", INTEGER), Column("B", BIGINT), Column("C", STRING), Column("D", BOOLEAN))
 ROWS = [(1, 2, "", True), (-7, -(1 << 40), "naïve käse", False), (None, 5, "abc", None), (0, 0, "abcd", False)]
@@ -44,4 +47,37 @@ def test_hashes_of_columns_are_those_of_spark() -> None:
     arrays = [pa.array(values, kind)[100:] for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     assert [row[0] for row in frame.selectExpr("hash(A, B, C, D)").collect()][100:] == hash_rows(
         arrays, COLUMNS
+    ).tolist()
+
+
+@pytest.mark.spark
+def test_hashes_of_every_type_are_those_of_spark() -> None:
+    from kestrel_sql.spark.runtime.session import open_test_session
+
+    small, large, plain = Decimal(9, 2), Decimal(30, 4), [-0.0, 0.0, math.nan, math.inf, 1.5, None]
+    columns = (
+        Column("A", DOUBLE),
+        Column("B", BYTES),
+        Column("C", small),
+        Column("D", large),
+        Column("E", Array(STRING)),
+        Column("F", Struct((Field("X", INTEGER), Field("Y", Array(DOUBLE))))),
+    )
+    rows = [
+        (
+            number,
+            b"" if at == 0 else bytes(range(at)),
+            decimal.Decimal("-123.45") + at,
+            decimal.Decimal("-12345678901234567890.1234") * (at - 2),
+            ["a", None, "b" * at],
+            None if at == 4 else {"X": at, "Y": plain[:at]},
+        )
+        for at, number in enumerate(plain)
+    ]
+    arrays = [
+        pa.array(values, to_arrow(column.type)) for values, column in zip(zip(*rows, strict=True), columns, strict=True)
+    ]
+    frame = open_test_session().createDataFrame(pa.Table.from_arrays(arrays, names=[each.name for each in columns]))
+    assert [row[0] for row in frame.selectExpr("hash(A, B, C, D, E, F)").collect()] == hash_rows(
+        arrays, columns
     ).tolist()

@@ -10,11 +10,11 @@ import pytest
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows
 from kestrel_sql.spark.pipeline.pipeline import pages_of
-from kestrel_sql.spark.state.hashing import hash_ints
+from kestrel_sql.spark.state.hashing import hash_ints, hash_row
 from kestrel_sql.spark.state.level import Level
-from kestrel_sql.spark.state.packing import pack_batches, page_columns, task_page
+from kestrel_sql.spark.state.packing import pack_batches, page_batches, task_page
 from kestrel_sql.topics.partitioner import partition_of
-from tests.engine.spark.state.level_samples import Summing, batch, handle, level, row
+from tests.engine.spark.state.level_samples import SCHEMA, Summing, batch, handle, level, row
 
 
 def packed(
@@ -32,6 +32,12 @@ def packed(
 
 def keyed(ordinal: int, key: str | None, **more: Any) -> dict[str, Any]:
     return row(ordinal, r1={"k": {"K": key}, "v": {"A": ordinal}}, page=0, old_page=0, **more)
+
+
+def paged(chosen: Level, rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    """The page of the key of each row, and that of its previous key."""
+    (found,) = page_batches(chosen, 64)(iter([batch(rows)]))
+    return [(each["page"], each["old_page"]) for each in found.to_pylist()]
 
 
 def test_rows_go_to_their_pages_in_the_order_in_which_they_came() -> None:
@@ -72,13 +78,11 @@ def test_an_operator_over_all_keys_of_a_query_has_task_0() -> None:
             chosen, [keyed(ordinal, str(ordinal), task=ordinal) for ordinal in range(4)], partitions=4
         )
     ] == [0]
-    assert page_columns(chosen, 64) == ["0 AS page", "0 AS old_page"]
+    assert paged(chosen, [keyed(1, "x")]) == [(0, 0)]
 
 
 def test_the_page_is_a_hash_of_the_key() -> None:
-    assert page_columns(level(), 1) == []
-    page, _ = page_columns(level(), 64)
-    assert page == "`when`(`=`(`rel`, 1), `pmod`(`hash`(`r1`.`k`), 64), 0) AS page"
+    assert paged(level(), [keyed(1, "x"), row(2, 9)]) == [(hash_row(("x",), SCHEMA.key) % 64, 0), (0, 0)]
 
 
 def moving(ordinal: int, new: str | None, old: str | None, pages: tuple[int, int]) -> dict[str, Any]:

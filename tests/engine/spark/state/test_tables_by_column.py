@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.stages.handles import Handle
-from kestrel_sql.spark.stages.stage import struct_column
 from kestrel_sql.spark.state import foreign_key_by_column as foreign_module
 from kestrel_sql.spark.state import keyed_columns as keyed_module
 from kestrel_sql.spark.state import page as page_module
@@ -164,7 +164,7 @@ def some_key(columns: Sequence[Column], random_: random.Random, spread: int) -> 
     return found
 
 
-def some_struct(handle: Handle, random_: random.Random, spread: int) -> dict[str, Any]:
+def some_struct(handle: Relation, random_: random.Random, spread: int) -> dict[str, Any]:
     def row() -> dict[str, Any] | None:
         if random_.random() < 0.2:
             return None

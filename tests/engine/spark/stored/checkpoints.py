@@ -82,7 +82,7 @@ class Run:
 
     def skip(self, given: Sequence[Record]) -> None:
         """Set the stream to the offset after records that the checkpoint has processed in one batch."""
-        topics = {source.topic for source in self.pipeline.group.sources}
+        topics = {source.topic for source in self.pipeline.graph.sources}
         rows = [input_row(0, self.fed + at, record) for at, record in enumerate(given) if record.topic in topics]
         self.fed += len(given)
         self.runner.feed(self.stream, rows)
@@ -100,7 +100,7 @@ class Run:
         )
         self.skip(given)
         frame = self.pipeline.frame(
-            self.runner.spark, self.runner.read(self.stream), pages=self.pages, tasks=tasks, has_task_pages=True
+            self.runner.read(self.stream), pages=self.pages, tasks=tasks, has_task_pages=True
         )
         found: list[Any] = []
         writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(batch.toArrow().to_pylist()))

@@ -37,7 +37,7 @@ def fabricate(
 
     `in_columns` says that it is an aggregate, whose groups are columns.
     """
-    (stateful,) = pipeline.group.levels[0]
+    (stateful,) = pipeline.graph.levels[0]
     operator: Any = stateful.operator
     states: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
     for row in rows:
@@ -68,7 +68,7 @@ def fabricate(
 
 
 def _relation(pipeline: Pipeline) -> str:
-    return str(pipeline.group.levels[0][0].output.relation)
+    return str(pipeline.graph.levels[0][0].output.number)
 
 
 def write_logs(folder: Path, partitions: int) -> None:

@@ -44,7 +44,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for shape, rows in (("table-table", rows_of("table-table", 40)), ("windows", stream_rows(30))):
         made = pipeline(shape)
         fabricate(folder / "queries" / shape, made, rows)
-        plan = encode_statement(StatementPlan(statement_text="", query_plan=made.group.plans[0]))
+        plan = encode_statement(StatementPlan(statement_text="", query_plan=made.graph.plans[0]))
         manifest = manifest.with_query(
             StoredQuery(
                 name=f"CREATE {shape}",
@@ -316,15 +316,8 @@ def test_what_is_not_the_checkpoint_of_a_run_is_refused(run: Path) -> None:
         rescale_checkpoint(run / "queries" / "windows", FUNCTIONS, partitions=1, pages=None, wanted=None)
 
 
-def test_pages_that_only_spark_computes_stay(tmp_path: Path) -> None:
+def test_keys_of_doubles_get_other_pages(tmp_path: Path) -> None:
     made = pipeline("double-key")
-    rows = [
-        Row(0, (at / 2,), tuple([at / 2] * len(made.group.levels[0][0].inputs[0].schema.value)), at) for at in range(3)
-    ]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tests.engine.spark.stored.fabricated.hash_row", lambda key, columns: 0)
-        folder = fabricate(tmp_path / "double", made, rows)
-    query = open_stored(folder, FUNCTIONS)
-    with pytest.raises(CheckpointError, match=r"of its step Aggregate\.Aggregate is a DOUBLE"):
-        rescale(query, tmp_path / "new", partitions=2, pages=8)
-    assert rescale(query, tmp_path / "new", partitions=2, pages=4).rows == 3
+    width = len(made.graph.levels[0][0].inputs[0].schema.value)
+    folder = fabricate(tmp_path / "double", made, [Row(0, (at / 2,), (at / 2,) * width, at) for at in range(3)])
+    assert rescale(open_stored(folder, FUNCTIONS), tmp_path / "new", partitions=2, pages=8).rows == 3

@@ -28,7 +28,7 @@ def stream_rows(last: int) -> list[Row]:
 
 def rows_of(shape: str, count: int, *, keys: int = 5, apart: int = 1) -> list[Row]:
     """Rows for each input of a query in turn, some ms apart, with values that fit its columns."""
-    inputs = pipeline(shape).group.levels[0][0].inputs
+    inputs = pipeline(shape).graph.levels[0][0].inputs
     sides = [[column.type == STRING for column in handle.schema.value] for handle in inputs]
     rows = []
     for at in range(count):

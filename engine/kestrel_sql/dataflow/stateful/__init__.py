@@ -1,1 +1,0 @@
-"""The steps with state, which are built alike for every carrier."""

@@ -1,1 +1,0 @@
-"""Builds the steps of a plan as stages and stateful levels of a pipeline."""

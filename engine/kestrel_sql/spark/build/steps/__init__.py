@@ -1,1 +1,0 @@
-"""One builder per step, in modules named as in `kestrel_sql.plan.steps`."""

@@ -1,1 +1,0 @@
-"""Compiles typed expressions to Spark SQL."""
