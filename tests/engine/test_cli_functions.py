@@ -46,9 +46,9 @@ def test_a_file_that_cannot_be_used(mine: Path, capsys: pytest.CaptureFixture[st
 
 
 RAISING = '''
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 
-@python_scalar("(value INT) -> INT")
+@scalar("(value INT) -> INT")
 def upto(value):
     """Gives small numbers back."""
     if value > 7:

@@ -21,8 +21,8 @@ from kestrel_sql.expressions.columns import Columns, Failures
 from kestrel_sql.expressions.compiler import compile_expression
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.library.spark_sql.size_limits import TooLargeError
 from kestrel_sql.functions.resolve import Binding
+from kestrel_sql.functions.values.size_limits import TooLargeError
 from kestrel_sql.java.regex.time_limit import TimeLimitError
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e

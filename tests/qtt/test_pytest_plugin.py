@@ -330,9 +330,9 @@ def test_cases_of_equal_ids_do_not_share_a_result(bare: pytest.Pytester) -> None
 
 
 FUNCTIONS = """
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 
-@python_scalar("(value INT) -> INT")
+@scalar("(value INT) -> INT")
 def triple(value):
     "Multiply by three."
     return value * 3

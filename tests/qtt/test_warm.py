@@ -29,9 +29,9 @@ tests:
 """
 FUNCTION = '''
 import os
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 
-@python_scalar("(value INT) -> INT")
+@scalar("(value INT) -> INT")
 def times(value):
     """TIMES(value): says where it runs."""
     with open({path!r}, "w") as out:

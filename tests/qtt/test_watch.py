@@ -14,10 +14,10 @@ from kestrel_qtt.cli.main import ExitCode, main
 INPUTS = [{"topic": "IN", "value": 1}]
 GOOD = {"name": "good", "statements": ["COPY"], "inputs": INPUTS, "outputs": [{"topic": "OUT", "value": 1}]}
 FUNCTIONS = """
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 
 
-@python_scalar("(text STRING) -> STRING")
+@scalar("(text STRING) -> STRING")
 def twice(text):
     \"\"\"Repeat a text.\"\"\"
     return text + text

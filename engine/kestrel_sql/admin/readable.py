@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kestrel_sql.functions.interpreter.casts import cast_value
+from kestrel_sql.functions.values.casts import caster, unless_null
 from kestrel_sql.types.sql_types import DATE, STRING, TIME, TIMESTAMP, Array, Map, SqlType, Struct
 
 _TIMES = (DATE, TIME, TIMESTAMP)
@@ -20,7 +20,7 @@ def readable(value: Any, sql_type: SqlType) -> Any:
 def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
     """Return the function that converts values of a type, or None if they need no conversion."""
     if sql_type in _TIMES:
-        return lambda value: None if value is None else cast_value(value, sql_type, STRING)
+        return unless_null(caster(sql_type, STRING))
     match sql_type:
         case Array(item) if (of_item := _converter(item)) is not None:
             return lambda value: None if value is None else [of_item(each) for each in value]

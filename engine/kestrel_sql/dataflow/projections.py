@@ -13,7 +13,7 @@ from kestrel_sql.dataflow.rows import Cells, Indices, Listed, Log, Part, Rows
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, unreported
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.interpreter.casts import java_text
+from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures
-from kestrel_sql.expressions.compiler import Options, compile_expression, portable, tabular_body
+from kestrel_sql.expressions.compiler import Options, compile_expression, tabular_body
 from kestrel_sql.functions.bind.nodes import Bound
 
 
@@ -25,7 +25,7 @@ class Compiled:
         self._evaluate: Evaluate = compile_expression(bound, options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Compiled, (portable(self.bound), self.options)
+        return Compiled, (self.bound, self.options)
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Evaluate the expression."""
@@ -47,7 +47,7 @@ class TableCall:
         self._body: Callable[..., Any] = tabular_body(bound, settings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TableCall, (portable(self.bound), self.settings)
+        return TableCall, (self.bound, self.settings)
 
     def __call__(self, *arguments: Any) -> Any:
         """Return the list for one row."""

@@ -6,23 +6,21 @@ failure does: here the scopes inside an expression, the caller for the expressio
 
 from __future__ import annotations
 
-import decimal
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import singledispatch
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from functools import partial, singledispatch
+from typing import Any
 
 from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, over_rows
 from kestrel_sql.expressions.user_calls import of_a_user
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, Scalar, Tabular
-from kestrel_sql.functions.interpreter.casts import cast_value
-from kestrel_sql.functions.interpreter.collections import IMPLEMENTATIONS as OF_COLLECTIONS
-from kestrel_sql.functions.interpreter.operators import compare, compute, equals_item
-from kestrel_sql.functions.interpreter.scalars import IMPLEMENTATIONS as OF_SCALARS
-from kestrel_sql.functions.library.text.like import like_pattern
-from kestrel_sql.java.numbers import ROUNDING, round_decimal, wrap_integer
+from kestrel_sql.functions.declaration import CallTypes, Nulls, Scalar, Tabular
+from kestrel_sql.functions.values.casts import caster
+from kestrel_sql.functions.values.like import like_pattern
+from kestrel_sql.functions.values.operators import arithmetic, comparison, item_equality, negation
+from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.java.regex.time_limit import TimeLimitError, check_work
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
@@ -30,12 +28,6 @@ from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal
 from kestrel_sql.types.sql_types import Map
-
-NATIVE: Mapping[str, Callable[..., Any]] = {**OF_SCALARS, **OF_COLLECTIONS}
-"""The functions that Spark has expressions for, by the name of their declared body."""
-
-
-AnyFunction = TypeVar("AnyFunction", Scalar, Tabular)
 
 
 class NullOperandError(ValueError):
@@ -67,6 +59,13 @@ def compile_expression(bound: Bound, options: Options = Options()) -> Evaluate:
     return _compile(bound.node, bound, options)
 
 
+class _Same(Column):
+    """A column of one value, which knows without a search whether that is NULL."""
+
+    def __contains__(self, value: object) -> bool:
+        return bool(self) and self[0] is value
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """The same value in every row."""
@@ -75,7 +74,7 @@ class Constant:
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Return a column of the value."""
-        return [self.value] * columns.size
+        return _Same([self.value] * columns.size)
 
 
 def _operands(bound: Bound, options: Options) -> list[Evaluate]:
@@ -88,7 +87,13 @@ def _is_sure(evaluate: Evaluate) -> bool:
 
 
 def mapped(
-    body: Callable[..., Any], operands: Sequence[Column], failures: Failures, nulls: Nulls | None, *, retry: bool = True
+    body: Callable[..., Any],
+    operands: Sequence[Column],
+    failures: Failures,
+    nulls: Nulls | None,
+    *,
+    without: Any = None,
+    retry: bool = True,
 ) -> Column:
     """Apply a function of values to each row.
 
@@ -97,15 +102,16 @@ def mapped(
         operands: its arguments.
         failures: the rows that have failed, which are passed over; updated.
         nulls: what a NULL among the arguments does; None lets the row fail.
+        without: the result where a NULL is passed on.
         retry: whether the function may be called a second time with the same arguments.
     """
-    whole = nulls is Nulls.BODY or not any(_has_null(column) for column in operands)
+    whole = nulls is Nulls.BODY or not any(None in column for column in operands)
     if retry and whole and not failures:
         try:
             return list(map(body, *operands))
         except Exception:  # noqa: BLE001 - each row is tried by itself below
             pass
-    found: Column = [None] * len(operands[0])
+    found: Column = [without] * len(operands[0])
     for at, values in enumerate(zip(*operands, strict=True)):
         if at in failures:
             continue
@@ -118,10 +124,6 @@ def mapped(
         except Exception as error:  # noqa: BLE001 - any exception of a function is a failure of its row
             failures[at] = error.with_traceback(None)
     return found
-
-
-def _has_null(column: Column) -> bool:
-    return None in column
 
 
 def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:
@@ -216,7 +218,7 @@ def _(node: e.Lambda, bound: Bound, options: Options) -> Evaluate:
 @_compile.register
 def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
     (operand,) = _operands(bound, options)
-    return lambda columns, failures: mapped(lambda value: not value, [operand(columns, failures)], failures, None)
+    return lambda columns, failures: mapped(operator.not_, [operand(columns, failures)], failures, None)
 
 
 @_compile.register
@@ -256,32 +258,31 @@ def _(node: e.Comparison, bound: Bound, options: Options) -> Evaluate:
 
 def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: Evaluate) -> Evaluate:
     of_left, of_right = (side.type for side in sides)
+    test = comparison(op, of_left, of_right)
+    if not op.takes_null:
+        return _from_the_left(test, left, right, nulls=Nulls.PROPAGATE, without=False)
+    distinct = op is ComparisonOp.IS_DISTINCT_FROM
 
     def body(first: Any, second: Any) -> bool:
-        return compare(op, first, second, of_left, of_right)
+        return (first is not second) is distinct if first is None or second is None else test(first, second)
 
-    if op.takes_null:
-        return _applied(body, [left, right], Nulls.BODY)
-    return _from_the_left(body, left, right, without=False)
+    return _applied(body, [left, right], Nulls.BODY)
 
 
-def _from_the_left(body: Callable[[Any, Any], Any], left: Evaluate, right: Evaluate, *, without: Any) -> Evaluate:
-    """Apply a body that gives `without` for NULL on the left: Java leaves the right side alone then."""
+def _from_the_left(
+    body: Callable[[Any, Any], Any], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: Any
+) -> Evaluate:
+    """Apply a body; the result is `without` for NULL on the left: Java leaves the right side alone then."""
 
     def run(columns: Columns, failures: Failures) -> Column:
         values = left(columns, failures)
-        if _is_sure(right) or not _has_null(values):
-            return mapped(body, [values, right(columns, failures)], failures, Nulls.BODY)
-        found: Column = [without] * columns.size
+        if _is_sure(right) or None not in values:
+            return mapped(body, [values, right(columns, failures)], failures, nulls, without=without)
         rest = [at for at, value in enumerate(values) if value is not None and at not in failures]
-        others = over_rows(right, columns, rest, failures)
-        for at, other in zip(rest, others, strict=True):
-            if at not in failures:
-                try:
-                    found[at] = body(values[at], other)
-                except Exception as error:  # noqa: BLE001 - as in `mapped`
-                    failures[at] = error.with_traceback(None)
-        return found
+        others: Column = [None] * columns.size
+        for at, other in zip(rest, over_rows(right, columns, rest, failures), strict=True):
+            others[at] = other
+        return mapped(body, [values, others], failures, nulls, without=without)
 
     return run
 
@@ -308,9 +309,12 @@ def _(node: e.Between, bound: Bound, options: Options) -> Evaluate:
 @_compile.register
 def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
     of, *types = (child.type for child in bound.children)
+    equalities = [item_equality(of, sql_type) for sql_type in types]
 
     def body(value: Any, *items: Any) -> bool:
-        return any(equals_item(value, item, of, sql_type) for item, sql_type in zip(items, types, strict=True))
+        return value is not None and any(
+            item is not None and equal(value, item) for equal, item in zip(equalities, items, strict=True)
+        )
 
     return _applied(body, _operands(bound, options), Nulls.BODY)
 
@@ -339,26 +343,19 @@ def _(node: e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.Arithmetic, bound: Bound, options: Options) -> Evaluate:
-    op, result = node.op, bound.type
-    if result == t.STRING:
-        return _applied(
-            lambda left, right: f"{'null' if left is None else left}{'null' if right is None else right}",
-            _operands(bound, options),
-            Nulls.BODY,
-        )
-    return _applied(lambda left, right: compute(op, left, right, result), _operands(bound, options), None)
+    if bound.type == t.STRING:
+        return _applied(_joined, _operands(bound, options), Nulls.BODY)
+    left, right = (child.type for child in bound.children)
+    return _applied(arithmetic(node.op, left, right, bound.type), _operands(bound, options), None)
+
+
+def _joined(left: str | None, right: str | None) -> str:
+    return f"{'null' if left is None else left}{'null' if right is None else right}"
 
 
 @_compile.register
 def _(node: e.Negate, bound: Bound, options: Options) -> Evaluate:
-    bits = 32 if bound.type == t.INTEGER else 64
-
-    def body(value: Any) -> Any:
-        if isinstance(value, decimal.Decimal):
-            return ROUNDING.minus(value)
-        return wrap_integer(-value, bits) if isinstance(value, int) else -value
-
-    return _applied(body, _operands(bound, options), None)
+    return _applied(negation(bound.type), _operands(bound, options), None)
 
 
 @_compile.register
@@ -396,17 +393,13 @@ def _(node: e.Cast, bound: Bound, options: Options) -> Evaluate:
     of, target = bound.children[0].type, bound.type
     if target is None:
         return operand
-    cast = operand if of is None or of == target else _applied(_caster(of, target), [operand], Nulls.PROPAGATE)
+    cast = operand if of is None or of == target else _applied(caster(of, target), [operand], Nulls.PROPAGATE)
     if bound.implicit:
         return cast
     if target == t.STRING and of is not None and not options.preserve_nulls:
         inner = cast
         cast = _applied(lambda value: "null" if value is None else value, [inner], Nulls.BODY)
     return scoped(bound, cast, options)
-
-
-def _caster(source: t.SqlType, target: t.SqlType) -> Callable[[Any], Any]:
-    return lambda value: cast_value(value, source, target)
 
 
 @_compile.register
@@ -442,7 +435,7 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
         def entry(mapping: Any, key: Any) -> Any:
             return mapping.get(key) if equal and mapping is not None else None
 
-        return _from_the_left(entry, *_operands(bound, options), without=None)
+        return _from_the_left(entry, *_operands(bound, options), nulls=Nulls.BODY, without=None)
 
     def item(items: Any, position: int | None) -> Any:
         if items is None:
@@ -453,13 +446,12 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
             return None
         return items[position - 1 if position > 0 else position]
 
-    return _from_the_left(item, *_operands(bound, options), without=None)
+    return _from_the_left(item, *_operands(bound, options), nulls=Nulls.BODY, without=None)
 
 
 @_compile.register
 def _(node: e.Dereference, bound: Bound, options: Options) -> Evaluate:
-    name = node.field
-    return _applied(lambda struct: struct[name], _operands(bound, options), Nulls.PROPAGATE)
+    return _applied(operator.itemgetter(node.field), _operands(bound, options), Nulls.PROPAGATE)
 
 
 def _applied(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
@@ -496,61 +488,11 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> Evaluate:
     return run
 
 
-@dataclass(frozen=True, slots=True)
-class NativeBody:
-    """The Python body of a function that Spark has an expression for; it is pickled by its name."""
-
-    name: str
-
-    def __call__(self, types: CallTypes, *values: Any) -> Any:
-        """Call the body."""
-        return NATIVE[self.name](types, *values)
-
-
-def in_python(function: AnyFunction) -> AnyFunction:
-    """Return a function with a body for values.
-
-    Raises:
-        UnsupportedError: a user's function is written over Spark expressions.
-    """
-    if function.runs is Runs.PYTHON:
-        return function
-    name = function.body.__name__
-    if name not in NATIVE:
-        raise UnsupportedError(
-            f"{function.name} runs as a Spark expression, and only Spark can call it",
-            hint="declare it with python_scalar, or with tabular",
-        )
-    return replace(function, body=NativeBody(name), with_types=True, runs=Runs.PYTHON)
-
-
-def portable(bound: Bound) -> Bound:
-    """Return an expression that pickles: native functions are named, as their bodies are in no module.
-
-    Raises:
-        UnsupportedError: a user's function is written over Spark expressions.
-    """
-    function = bound.function
-    match function:
-        case Scalar() as scalar:
-            function = in_python(scalar)
-        case Tabular() as tabular:
-            function = in_python(tabular)
-        case _:
-            pass
-    return replace(bound, children=tuple(map(portable, bound.children)), function=function)
-
-
-def value_body(function: AnyFunction, types: CallTypes) -> tuple[Callable[..., Any], bool]:
-    """Return the body of a function for one value of each argument, and whether it is a user's.
-
-    Raises:
-        UnsupportedError: a user's function is written over Spark expressions.
-    """
-    function = in_python(function)
+def value_body(function: Scalar | Tabular, types: CallTypes) -> tuple[Callable[..., Any], bool]:
+    """Return the body of a function for one value of each argument, and whether it is a user's."""
     body: Callable[..., Any] = function.body
     of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
-    called = (lambda *values: body(types, *values)) if function.with_types else body
+    called = partial(body, types) if function.with_types else body
     return (of_a_user(function.name, called, types.returns), True) if of_user else (called, False)
 
 
@@ -558,7 +500,7 @@ def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., Any
     """Return the body of a table function for one value of each argument; it gives a list.
 
     Raises:
-        UnsupportedError: it is no table function, or a user's over Spark expressions.
+        UnsupportedError: it is no table function.
     """
     function = bound.function
     if not isinstance(function, Tabular) or bound.type is None:

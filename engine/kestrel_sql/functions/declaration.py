@@ -2,20 +2,18 @@
 
 The decorators only create values; `kestrel_sql.functions.table` lists the modules and indexes their functions.
 
-A *native* body takes sqlglot expressions (Spark dialect) and returns one; it runs in the JVM. A *Python* body takes
-Python values (see `kestrel_sql.types.sql_types`) and returns one; it runs in an Arrow function. By default a NULL
-argument makes the result NULL without a call of the body; `nulls` changes that.
+A body takes Python values (see `kestrel_sql.types.sql_types`) and returns one; any exception is an error of its row.
+By default a NULL argument makes the result NULL without a call of the body; `nulls` changes that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib import import_module
 from typing import Any, TypedDict, Unpack
-
-import pyarrow as pa
-from sqlglot import exp
 
 from kestrel_sql.types.sql_types import SqlType
 
@@ -25,43 +23,6 @@ class Nulls(Enum):
 
     PROPAGATE = "the result is NULL"
     BODY = "the body decides"
-
-
-class Runs(Enum):
-    """Where the body runs; the value is the text of the manual."""
-
-    NATIVE = "Spark expression"
-    PYTHON = "Arrow function"
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A Spark expression with the condition under which its evaluation counts as failed.
-
-    `fails` is a boolean Spark expression that is never NULL, or None if the evaluation cannot fail. `value` must not
-    throw in Spark even where `fails` is true (use `try_` forms); its result there is arbitrary unless `null_on_failure`
-    is set: then it is NULL, and callers need not test `fails` to make it so. `null_only_on_failure` also says that it
-    is NULL nowhere else, so that a NULL test is a test for failure.
-    """
-
-    value: exp.Expression
-    fails: exp.Expression | None = None
-    null_on_failure: bool = False
-    null_only_on_failure: bool = False
-
-    @property
-    def is_null_on_failure(self) -> bool:
-        """Whether `value` is NULL wherever the evaluation fails."""
-        return self.null_on_failure or self.fails is None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkLambda:
-    """A compiled lambda argument; `body` and `fails` refer to the `parameters` as identifiers."""
-
-    parameters: tuple[str, ...]
-    body: exp.Expression
-    fails: exp.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +38,45 @@ Body = Callable[..., Any]
 ReturnType = Callable[[tuple[SqlType | None, ...]], SqlType]
 
 
+class _Declared:
+    """A built-in function pickles by its name, as its body cannot: the name of the body is that of its declaration."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        made = self.factory if isinstance(self, Aggregate) else self.body  # type: ignore[attr-defined]
+        module, name = made.__module__, made.__name__
+        if module.startswith("kestrel_sql.") and getattr(sys.modules.get(module), name, None) is self:
+            return _declaration, (module, name)
+        return super().__reduce_ex__(protocol)
+
+
+def _declaration(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
+class Scalar(_Declared):
     """A scalar function; overloads are declarations with the same `name`."""
 
     name: str
     signatures: tuple[str, ...]
     body: Body
-    runs: Runs
     nulls: Nulls
     with_types: bool
     returns: ReturnType | None
     display_name: str
     doc: str
     deterministic: bool = True
-    vector: Callable[..., pa.Array] | None = None
-    """The Python body for a whole column: arguments are Arrow arrays or constants, and it cannot fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tabular:
+class Tabular(_Declared):
     """A table function; its body returns an ARRAY of the declared return type, and NULL counts as empty."""
 
     name: str
     signatures: tuple[str, ...]
     body: Body
-    runs: Runs
     with_types: bool
     returns: ReturnType | None
     display_name: str
@@ -153,7 +127,7 @@ class AggregateCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregate:
+class Aggregate(_Declared):
     """An aggregate function; `factory` creates the `Aggregator` of one call."""
 
     name: str
@@ -186,42 +160,27 @@ class Options(TypedDict, total=False):
 
 
 def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
-    """Declare a native scalar function; its body maps Spark expressions to one, or to `Checked`."""
-    return lambda body: _declared(body, signatures, Runs.NATIVE, None, options)
+    """Declare a scalar function, whose body runs once per row."""
 
+    def declare(body: Body) -> Scalar:
+        name = options.get("name") or body.__name__.rstrip("_").upper()
+        return Scalar(
+            name=name,
+            signatures=signatures,
+            body=body,
+            nulls=options.get("nulls", Nulls.PROPAGATE),
+            with_types=options.get("with_types", False),
+            returns=options.get("returns"),
+            display_name=options.get("display_name") or name,
+            doc=body.__doc__ or "",
+            deterministic=options.get("deterministic", True),
+        )
 
-def python_scalar(
-    *signatures: str, vector: Callable[..., pa.Array] | None = None, **options: Unpack[Options]
-) -> Callable[[Body], Scalar]:
-    """Declare a scalar function whose body runs in Python, once per row; any exception is an error of that row.
-
-    `vector` computes a whole column at once (see `Scalar`).
-    """
-    return lambda body: _declared(body, signatures, Runs.PYTHON, vector, options)
-
-
-def _declared(
-    body: Body, signatures: tuple[str, ...], runs: Runs, vector: Callable[..., pa.Array] | None, options: Options
-) -> Scalar:
-    name = options.get("name") or body.__name__.rstrip("_").upper()
-    return Scalar(
-        name=name,
-        signatures=signatures,
-        body=body,
-        runs=runs,
-        nulls=options.get("nulls", Nulls.PROPAGATE),
-        with_types=options.get("with_types", False),
-        returns=options.get("returns"),
-        display_name=options.get("display_name") or name,
-        doc=body.__doc__ or "",
-        deterministic=options.get("deterministic", True),
-        vector=vector,
-    )
+    return declare
 
 
 def tabular(
     *signatures: str,
-    runs: Runs = Runs.PYTHON,
     with_types: bool = False,
     returns: ReturnType | None = None,
     name: str | None = None,
@@ -235,7 +194,6 @@ def tabular(
             name=declared,
             signatures=signatures,
             body=body,
-            runs=runs,
             with_types=with_types,
             returns=returns,
             display_name=display_name or declared,

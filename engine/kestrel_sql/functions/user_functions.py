@@ -55,7 +55,7 @@ def load_functions(source: str | Path | ModuleType) -> tuple[Function, ...]:
     if not functions:
         raise FunctionError(
             f"{module.__name__} declares no functions",
-            hint="decorate one with scalar, python_scalar, tabular or aggregate",
+            hint="decorate one with scalar, tabular or aggregate",
         )
     for function in functions:
         _check(function, module)
@@ -129,9 +129,7 @@ def _check(function: Function, module: ModuleType) -> None:
             f"{where} has a name that no call can use", hint="use upper-case letters, digits and _ only"
         )
     if not function.signatures:
-        raise FunctionError(
-            f"{where} has no signature", hint="declare one, such as python_scalar('(input STRING) -> STRING')"
-        )
+        raise FunctionError(f"{where} has no signature", hint="declare one, such as scalar('(input STRING) -> STRING')")
     for signature in function.signatures:
         try:
             parse_signature(signature)

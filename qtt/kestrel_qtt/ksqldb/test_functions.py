@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from kestrel_sql.functions.declaration import CallTypes, Nulls, Runs, python_scalar, tabular
+from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar, tabular
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.sql_types import Decimal as DecimalType
 from kestrel_sql.types.sql_types import SqlType
@@ -17,13 +17,13 @@ from kestrel_sql.types.sql_types import SqlType
 _A = "STRUCT<A STRING>"
 
 
-@python_scalar("(value INT NOT NULL) -> STRING", name="BAD_UDF")
+@scalar("(value INT NOT NULL) -> STRING", name="BAD_UDF")
 def _bad_udf_int(value: int) -> str:
     """Always fail."""
     raise ValueError("boom!")
 
 
-@python_scalar("(value BOOLEAN NOT NULL) -> INT", name="BAD_UDF")
+@scalar("(value BOOLEAN NOT NULL) -> INT", name="BAD_UDF")
 def _bad_udf_boolean(value: bool) -> int:
     """Fail for true."""
     if value:
@@ -34,55 +34,55 @@ def _bad_udf_boolean(value: bool) -> int:
 _calls = count()
 
 
-@python_scalar("(value STRING) -> STRING", name="BAD_UDF", nulls=Nulls.BODY)
+@scalar("(value STRING) -> STRING", name="BAD_UDF", nulls=Nulls.BODY)
 def _bad_udf_string(value: str | None) -> str | None:
     """Return NULL at each first, third, … call."""
     return None if next(_calls) % 2 == 0 else value
 
 
-@python_scalar("(a INT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+@scalar("(a INT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
 def _test_udf_int_string(a: int, b: str) -> str:
     """Name the overload."""
     return "doStuffIntString"
 
 
-@python_scalar("(a BIGINT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+@scalar("(a BIGINT, b STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
 def _test_udf_long_string(a: int, b: str) -> str:
     """Name the overload."""
     return "doStuffLongString"
 
 
-@python_scalar("(a BIGINT, b BIGINT, c STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+@scalar("(a BIGINT, b BIGINT, c STRING) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
 def _test_udf_long_long_string(a: int, b: int, c: str) -> str:
     """Name the overload."""
     return "doStuffLongLongString"
 
 
-@python_scalar("(values BIGINT...) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
+@scalar("(values BIGINT...) -> STRING", name="TEST_UDF", nulls=Nulls.BODY)
 def _test_udf_longs(*values: int) -> str:
     """Name the overload."""
     return "doStuffLongVarargs"
 
 
-@python_scalar(f"(value {_A}) -> STRING", name="TEST_UDF")
+@scalar(f"(value {_A}) -> STRING", name="TEST_UDF")
 def _test_udf_struct(value: dict[str, Any]) -> Any:
     """Return field A."""
     return value["A"]
 
 
-@python_scalar(f"() -> {_A}", name="TEST_UDF")
+@scalar(f"() -> {_A}", name="TEST_UDF")
 def _test_udf_empty() -> dict[str, str]:
     """Return a struct."""
     return {"A": "foo"}
 
 
-@python_scalar(f"(value STRING) -> {_A}", name="TOSTRUCT", nulls=Nulls.BODY)
+@scalar(f"(value STRING) -> {_A}", name="TOSTRUCT", nulls=Nulls.BODY)
 def _to_struct(value: str | None) -> dict[str, str | None]:
     """Wrap a string in a struct."""
     return {"A": value}
 
 
-@python_scalar("(result BOOLEAN NOT NULL, evaluated BOOLEAN NOT NULL) -> BOOLEAN", name="WHENCONDITION")
+@scalar("(result BOOLEAN NOT NULL, evaluated BOOLEAN NOT NULL) -> BOOLEAN", name="WHENCONDITION")
 def _when_condition(result: bool, evaluated: bool) -> bool:
     """Fail if it should not have been evaluated."""
     if not evaluated:
@@ -90,7 +90,7 @@ def _when_condition(result: bool, evaluated: bool) -> bool:
     return result
 
 
-@python_scalar("(result INT NOT NULL, evaluated BOOLEAN NOT NULL) -> INT", name="WHENRESULT")
+@scalar("(result INT NOT NULL, evaluated BOOLEAN NOT NULL) -> INT", name="WHENRESULT")
 def _when_result(result: int, evaluated: bool) -> int:
     """Fail if it should not have been evaluated."""
     if not evaluated:
@@ -137,7 +137,6 @@ _FIRST_MAP = _listed("MAP<STRING, {}>")
 @tabular(
     f"({_FIRST_MAP}) -> STRING",
     f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING",
-    runs=Runs.PYTHON,
     name="TEST_UDTF",
 )
 def _test_udtf_maps(*values: Any) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Runs, Tabular
+from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Tabular
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.parse.parser import parse_expression
@@ -95,6 +95,4 @@ def test_examples_of_table_functions(function: Tabular, line: str) -> None:
     given = parse_expression(call)
     assert isinstance(given, e.FunctionCall)
     assert bind(given, {}, FUNCTIONS).function is function
-    # The only native table function returns its argument, so it also works with a list.
-    assert function.runs is Runs.PYTHON or function.name == "EXPLODE"
     assert function.body(*map(value, given.arguments)) == list(map(value, items_of(rows)))

@@ -28,7 +28,7 @@ def test_a_section_has_signatures_description_and_example():
     text = docs.manual(build_registry([twice]))
     assert "```\nTWICE(a INT) -> INT\nTWICE(a BIGINT) -> BIGINT\n```" in text
     assert "Double it.\n\nMore of it.\n" in text
-    assert "* NULL argument: the result is NULL\n* Runs as: Spark expression" in text
+    assert "* NULL argument: the result is NULL\n" in text
     assert "```sql\nTWICE(2)\n-- 4\n```" in text
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from kestrel_sql.errors import EngineError, UnsupportedError
-from kestrel_sql.expressions.compiler import NATIVE
-from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.declaration import Nulls, Runs, Scalar, Tabular, python_scalar, scalar
-from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.compile import sql as s
 from kestrel_sql.spark.compile.context import Context, PythonCalls
 from kestrel_sql.spark.compile.expressions import compile_expression
 from kestrel_sql.spark.compile.python_functions import register
+
+from kestrel_sql.errors import EngineError, UnsupportedError
+from kestrel_sql.expressions.compiler import NATIVE
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Nulls, Runs, Scalar, Tabular, scalar
+from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
 from tests.engine.functions.values import plain
 
 
-@python_scalar("(value T) -> T", nulls=Nulls.BODY)
+@scalar("(value T) -> T", nulls=Nulls.BODY)
 def py(value: Any) -> Any:
     """Return the value, from Python."""
     return value
 
 
-@python_scalar("(value T) -> T", nulls=Nulls.BODY)
+@scalar("(value T) -> T", nulls=Nulls.BODY)
 def broken(value: Any) -> Any:
     """Fail."""
     raise ValueError("broken")

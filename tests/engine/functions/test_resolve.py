@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.errors import FunctionError
-from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, python_scalar
+from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate, scalar
 from kestrel_sql.functions.registry import Registry, build_registry
 from kestrel_sql.functions.resolve import LambdaArgument, result_type
 from kestrel_sql.types.sql_types import BIGINT, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
 
 
 def function(*signatures: str) -> Registry:
-    return build_registry([python_scalar(*signatures, name="F", display_name="f")(lambda *_: None)])
+    return build_registry([scalar(*signatures, name="F", display_name="f")(lambda *_: None)])
 
 
 def chosen(signatures, arguments):
@@ -93,17 +93,17 @@ def test_aggregates_never_cast():
 
 def test_unknown_names_get_a_hint():
     with pytest.raises(FunctionError, match="Can't find any functions with the name 'SUBSTRIN'") as caught:
-        build_registry([python_scalar("() -> INT", name="SUBSTRING")(lambda: 1)]).get("SUBSTRIN")
+        build_registry([scalar("() -> INT", name="SUBSTRING")(lambda: 1)]).get("SUBSTRIN")
     assert caught.value.hint == "did you mean SUBSTRING?"
 
 
 def test_duplicate_overloads_are_rejected():
     with pytest.raises(ValueError, match="declared twice"):
-        function("(x INT) -> INT").with_functions(python_scalar("(y INT) -> BIGINT", name="F")(lambda y: y))
+        function("(x INT) -> INT").with_functions(scalar("(y INT) -> BIGINT", name="F")(lambda y: y))
 
 
 def test_names_are_sorted_and_the_registry_can_be_extended():
-    registry = function("(DOUBLE) -> INT").with_functions(python_scalar("(INT) -> INT", name="A")(lambda y: y))
+    registry = function("(DOUBLE) -> INT").with_functions(scalar("(INT) -> INT", name="A")(lambda y: y))
     assert list(registry) == ["A", "F"]
     assert not registry.is_aggregate("A")
     assert not registry.is_table_function("nope")

@@ -9,20 +9,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kestrel_sql.spark.compile import sql as s
+from kestrel_sql.spark.compile.context import Context, PythonCalls
+from kestrel_sql.spark.compile.expressions import compile_expression
+from kestrel_sql.spark.compile.python_functions import register
 
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.expressions.compiler import compile_expression as compile_columns
 from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.library.spark_sql.size_limits import MAX_SIZE
 from kestrel_sql.functions.library.text import regex
-from kestrel_sql.functions.library.text.like import like_pattern
+from kestrel_sql.functions.values.like import like_pattern
+from kestrel_sql.functions.values.size_limits import MAX_SIZE
 from kestrel_sql.java.regex import time_limit
 from kestrel_sql.java.regex.time_limit import TimeLimitError
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_expression
-from kestrel_sql.spark.compile.python_functions import register
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.sql.parse.parser import parse_expression
 

@@ -16,14 +16,14 @@ from kestrel_sql.functions.user_functions import load_functions
 from kestrel_sql.sql.parse.parser import parse_expression
 
 GOOD = """
-from kestrel_sql.functions.declaration import Aggregator, aggregate, python_scalar, scalar, tabular
+from kestrel_sql.functions.declaration import Aggregator, aggregate, scalar, tabular
 
 _FACTOR = 3
 
 def _times(value):
     return value * _FACTOR
 
-@python_scalar("(value INT) -> INT")
+@scalar("(value INT) -> INT")
 def triple(value: int) -> int:
     "Multiply by three."
     return _times(value)
@@ -127,8 +127,8 @@ def test_a_file_imports_what_stands_beside_it_and_takes_it_along(
     (tmp_path / "helper.py").write_text("import rates\n\ndef shout(text):\n    return text * rates.RATE\n")
     mine = tmp_path / "mine.py"
     mine.write_text(
-        "import helper\nfrom kestrel_sql.functions.declaration import python_scalar\n\n"
-        "@python_scalar('(input STRING) -> STRING')\n"
+        "import helper\nfrom kestrel_sql.functions.declaration import scalar\n\n"
+        "@scalar('(input STRING) -> STRING')\n"
         "def yell(input_):\n    'Shout.'\n    return helper.shout(input_)\n"
     )
     other = ModuleType("helper")

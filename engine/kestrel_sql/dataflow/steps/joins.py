@@ -17,7 +17,7 @@ from kestrel_sql.dataflow.keys import is_delimited
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
 from kestrel_sql.dataflow.steps.sources import with_key
-from kestrel_sql.functions.interpreter.casts import cast_value
+from kestrel_sql.functions.values.casts import caster, unless_null
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.sql.format.statements import format_expression
@@ -62,6 +62,8 @@ def _with_foreign_key(step: FkTableTableJoinV1, query: GraphQuery, left: Relatio
     bound = expressions.bind(expression)
     scope, evaluate, of, target = expressions.scope, expressions.of(bound), bound.type, right.schema.key[0].type
 
+    as_key = unless_null(caster(of, target))
+
     def apply(log: Log, rows: Rows) -> Rows:
         part = rows.value
         own = part.indices()
@@ -70,7 +72,7 @@ def _with_foreign_key(step: FkTableTableJoinV1, query: GraphQuery, left: Relatio
             step_log.failed(log, rows, own[at], message, error)
 
         found = closed(evaluate, scope.of_part(part, own, reports(step_log, log, rows, own)), failed)
-        keys = spread([cast_value(value, of, target) for value in found], own, part.size)
+        keys = spread([*map(as_key, found)], own, part.size)
         return replace(rows, extra=Part([Listed(keys)], part.size, part.present))
 
     column = Column(right.schema.key[0].name, target, Role.VALUE)

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from typing import Any
 
-from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
-from kestrel_sql.functions.library.spark_sql.arrays import comparable
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, op
+from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.functions.values.equality import equality_key
 
 
 @scalar("(first T, other T...) -> T", nulls=Nulls.BODY)
-def coalesce(first: Tree, *others: Tree) -> Tree:
+def coalesce(first: Any, *others: Any) -> Any:
     """Return the first argument that is not NULL; all arguments have one type.
 
     Example: COALESCE(CAST(NULL AS STRING), 'b', 'c') -> 'b'
     """
-    return call("coalesce", first, *others)
+    return next((value for value in (first, *others) if value is not None), None)
 
 
 @scalar("(value T, fallback T) -> T", nulls=Nulls.BODY)
-def ifnull(value: Tree, fallback: Tree) -> Tree:
+def ifnull(value: Any, fallback: Any) -> Any:
     """Return `value`, or `fallback` if it is NULL.
 
     Example: IFNULL(CAST(NULL AS INT), 3) -> 3
     """
-    return call("coalesce", value, fallback)
+    return fallback if value is None else value
 
 
-@scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY, with_types=True)
-def nullif(types: CallTypes, value: Tree, unwanted: Tree) -> Tree:
+@scalar("(value T, unwanted T) -> T", nulls=Nulls.BODY)
+def nullif(value: Any, unwanted: Any) -> Any:
     """Return NULL if the arguments are equal, else `value`.
 
     Example: NULLIF('n/a', 'n/a') -> NULL
     """
-    return if_(op(exp.EQ, comparable(value, types.returns), comparable(unwanted, types.returns)), null(), value)
+    return None if equality_key(value) == equality_key(unwanted) else value
 
 
 @scalar("(column T) -> T", nulls=Nulls.BODY)
-def as_value(column: Tree) -> Tree:
+def as_value(column: Any) -> Any:
     """Return `column` unchanged; in a projection this copies a key column into the value.
 
     Example: AS_VALUE(7) -> 7

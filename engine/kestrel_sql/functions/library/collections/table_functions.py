@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlglot import exp
-
 from kestrel_sql.errors import QueryError
-from kestrel_sql.functions.declaration import Runs, tabular
+from kestrel_sql.functions.declaration import tabular
 
 _CUBE_COLUMNS = 20
 
 
-@tabular(
-    "(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", runs=Runs.NATIVE, display_name="explode"
-)
-def explode(items: exp.Expression) -> exp.Expression:
+@tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
+def explode(items: list[Any] | None) -> list[Any] | None:
     """Return one row for each element, including NULL elements; a NULL array gives no rows.
 
     Example: EXPLODE(ARRAY[1, NULL]) -> 1, NULL

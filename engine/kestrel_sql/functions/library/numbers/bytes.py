@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 
 _ORDERS = {"BIG_ENDIAN": ">", "LITTLE_ENDIAN": "<"}
 
@@ -23,7 +23,7 @@ def _signatures(result: str) -> tuple[str, str]:
     return f"(bytes BYTES) -> {result}", f"(bytes BYTES, order STRING) -> {result}"
 
 
-@python_scalar(*_signatures("INT"), display_name="int_from_bytes")
+@scalar(*_signatures("INT"), display_name="int_from_bytes")
 def int_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
     """Read an INT from 4 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
 
@@ -32,7 +32,7 @@ def int_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
     return int(_unpacked("i", value, order))
 
 
-@python_scalar(*_signatures("BIGINT"), display_name="bigint_from_bytes")
+@scalar(*_signatures("BIGINT"), display_name="bigint_from_bytes")
 def bigint_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
     """Read a BIGINT from 8 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
 
@@ -41,7 +41,7 @@ def bigint_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
     return int(_unpacked("q", value, order))
 
 
-@python_scalar(*_signatures("DOUBLE"), display_name="double_from_bytes")
+@scalar(*_signatures("DOUBLE"), display_name="double_from_bytes")
 def double_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> float:
     """Read a DOUBLE from 8 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
 

@@ -1,80 +1,32 @@
 """Functions of real numbers: logarithms, powers, angles, and geographic distance.
 
-Java leaves the last digit of logarithms, powers, sines, cosines and tangents open. They run in Python, so that Spark
-and the evaluator give the same (rule U4.6). For all others Java's Math is StrictMath, which is fdlibm: Spark calls it,
-and the evaluator has it in `kestrel_sql.java.fdlibm`.
+Java leaves the last digit of logarithms, powers, sines, cosines and tangents open; those of the C library are taken
+(rule U4.6). For all others Java's Math is StrictMath, which is fdlibm: `kestrel_sql.java.fdlibm`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import random as randomness
+from collections.abc import Callable
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from sqlglot import exp
-
-from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import (
-    Tree,
-    call,
-    cast,
-    double,
-    if_,
-    let,
-    op,
-    text,
-)
+from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java import fdlibm
 
-
-def _reals(values: Any) -> Any:
-    """Return a column of numbers, or a constant, as DOUBLE."""
-    return (
-        pc.cast(values, pa.float64(), safe=False)
-        if isinstance(values, pa.Array)
-        else pa.scalar(float(values), pa.float64())
-    )
-
-
 # Arrow and Python call the same C library, so they return the same digits.
-def _exps(values: Any) -> Any:
-    return pc.exp(_reals(values))
-
-
-def _logs(values: Any) -> Any:
-    return pc.ln(_reals(values))
-
-
-def _logs_to_base(base: Any, values: Any) -> Any:
-    base = _reals(base)
-    quotient = pc.divide(pc.ln(_reals(values)), pc.ln(base))
-    return pc.if_else(pc.or_(pc.less_equal(base, 0.0), pc.equal(base, 1.0)), math.nan, quotient)
-
-
-def _sines(values: Any) -> Any:
-    return pc.sin(_reals(values))
-
-
-def _cosines(values: Any) -> Any:
-    return pc.cos(_reals(values))
-
-
-def _tangents(values: Any) -> Any:
-    return pc.tan(_reals(values))
-
-
-def _cotangents(values: Any) -> Any:
-    return pc.divide(1.0, _tangents(values))
-
-
-def _powers(base: Any, exponent: Any) -> Any:
-    base, exponent = _reals(base), _reals(exponent)
-    endless = pc.and_(pc.is_inf(exponent), pc.equal(pc.abs(base), 1.0))
-    return pc.if_else(pc.or_(pc.is_nan(exponent), endless), math.nan, pc.power(base, exponent))
 
 
 _REAL = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
+
+
+def _real(function: Callable[..., float], *values: float) -> float:
+    """Apply a function as Java does: out of its domain is NaN, and a result that is too large is infinite."""
+    try:
+        return function(*map(float, values))
+    except OverflowError:
+        return math.copysign(math.inf, float(values[0]))
+    except (ValueError, ZeroDivisionError):
+        return math.nan
 
 
 def _pairs(first: str, second: str) -> tuple[str, ...]:
@@ -82,42 +34,42 @@ def _pairs(first: str, second: str) -> tuple[str, ...]:
 
 
 @scalar(*_REAL, display_name="acos")
-def acos(value: Tree) -> Tree:
+def acos(value: float) -> float:
     """Return the angle in radians whose cosine is `value`.
 
     Example: ACOS(1) -> 0E0
     """
-    return call("acos", value)
+    return _real(fdlibm.acos, value)
 
 
 @scalar(*_REAL, display_name="asin")
-def asin(value: Tree) -> Tree:
+def asin(value: float) -> float:
     """Return the angle in radians whose sine is `value`.
 
     Example: ASIN(0) -> 0E0
     """
-    return call("asin", value)
+    return _real(fdlibm.asin, value)
 
 
 @scalar(*_REAL, display_name="atan")
-def atan(value: Tree) -> Tree:
+def atan(value: float) -> float:
     """Return the angle in radians whose tangent is `value`.
 
     Example: ATAN(0) -> 0E0
     """
-    return call("atan", value)
+    return _real(fdlibm.atan, value)
 
 
 @scalar(*_REAL, display_name="cbrt")
-def cbrt(value: Tree) -> Tree:
+def cbrt(value: float) -> float:
     """Return the cube root.
 
     Example: CBRT(27) -> 3E0
     """
-    return call("cbrt", value)
+    return _real(fdlibm.cbrt, value)
 
 
-@python_scalar(*_REAL, display_name="cos", vector=_cosines)
+@scalar(*_REAL, display_name="cos")
 def cos(value: float) -> float:
     """Return the cosine of an angle in radians.
 
@@ -127,15 +79,15 @@ def cos(value: float) -> float:
 
 
 @scalar(*_REAL, display_name="cosh")
-def cosh(value: Tree) -> Tree:
+def cosh(value: float) -> float:
     """Return the hyperbolic cosine.
 
     Example: COSH(0) -> 1E0
     """
-    return call("cosh", value)
+    return _real(fdlibm.cosh, value)
 
 
-@python_scalar(*_REAL, display_name="cot", vector=_cotangents)
+@scalar(*_REAL, display_name="cot")
 def cot(value: float) -> float:
     """Return the cotangent of an angle in radians; Infinity for 0.
 
@@ -146,15 +98,15 @@ def cot(value: float) -> float:
 
 
 @scalar(*_REAL, display_name="degrees")
-def degrees(value: Tree) -> Tree:
+def degrees(value: float) -> float:
     """Convert an angle from radians to degrees.
 
     Example: DEGREES(0) -> 0E0
     """
-    return call("degrees", value)
+    return _real(math.degrees, value)
 
 
-@python_scalar(*_REAL, display_name="exp", vector=_exps)
+@scalar(*_REAL, display_name="exp")
 def exp_(value: float) -> float:
     """Return e raised to the power of `value`.
 
@@ -167,15 +119,15 @@ def exp_(value: float) -> float:
 
 
 @scalar(*_REAL, display_name="radians")
-def radians(value: Tree) -> Tree:
+def radians(value: float) -> float:
     """Convert an angle from degrees to radians.
 
     Example: RADIANS(180) -> 3.141592653589793E0
     """
-    return call("radians", value)
+    return _real(math.radians, value)
 
 
-@python_scalar(*_REAL, display_name="sin", vector=_sines)
+@scalar(*_REAL, display_name="sin")
 def sin(value: float) -> float:
     """Return the sine of an angle in radians.
 
@@ -185,24 +137,24 @@ def sin(value: float) -> float:
 
 
 @scalar(*_REAL, display_name="sinh")
-def sinh(value: Tree) -> Tree:
+def sinh(value: float) -> float:
     """Return the hyperbolic sine.
 
     Example: SINH(0) -> 0E0
     """
-    return call("sinh", value)
+    return _real(fdlibm.sinh, value)
 
 
 @scalar(*_REAL, display_name="sqrt")
-def sqrt(value: Tree) -> Tree:
+def sqrt(value: float) -> float:
     """Return the square root; NaN for negative values.
 
     Example: SQRT(16) -> 4E0
     """
-    return call("sqrt", value)
+    return _real(math.sqrt, value)
 
 
-@python_scalar(*_REAL, display_name="tan", vector=_tangents)
+@scalar(*_REAL, display_name="tan")
 def tan(value: float) -> float:
     """Return the tangent of an angle in radians.
 
@@ -212,12 +164,12 @@ def tan(value: float) -> float:
 
 
 @scalar(*_REAL, display_name="tanh")
-def tanh(value: Tree) -> Tree:
+def tanh(value: float) -> float:
     """Return the hyperbolic tangent.
 
     Example: TANH(0) -> 0E0
     """
-    return call("tanh", value)
+    return _real(fdlibm.tanh, value)
 
 
 def _natural_log(value: float) -> float:
@@ -226,7 +178,7 @@ def _natural_log(value: float) -> float:
     return -math.inf if value == 0 else math.nan
 
 
-@python_scalar(*_REAL, display_name="ln", vector=_logs)
+@scalar(*_REAL, display_name="ln")
 def ln(value: float) -> float:
     """Return the natural logarithm; -Infinity for 0, NaN for negative values.
 
@@ -235,7 +187,7 @@ def ln(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_REAL, display_name="log", vector=_logs)
+@scalar(*_REAL, display_name="log")
 def log(value: float) -> float:
     """Return the natural logarithm (ksqlDB's manual says base 10, but ksqlDB computes this).
 
@@ -244,7 +196,7 @@ def log(value: float) -> float:
     return _natural_log(value)
 
 
-@python_scalar(*_pairs("base", "value"), name="LOG", display_name="log", vector=_logs_to_base)
+@scalar(*_pairs("base", "value"), name="LOG", display_name="log")
 def log_to_base(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`; NaN if the base is 1 or not positive.
 
@@ -253,7 +205,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-@python_scalar(*_pairs("base", "exponent"), display_name="power", vector=_powers)
+@scalar(*_pairs("base", "exponent"), display_name="power")
 def power(base: float, exponent: float) -> float:
     """Return `base` raised to the power of `exponent`.
 
@@ -272,41 +224,30 @@ def power(base: float, exponent: float) -> float:
 
 
 @scalar(*_pairs("y", "x"), display_name="atan2")
-def atan2(y: Tree, x: Tree) -> Tree:
+def atan2(y: float, x: float) -> float:
     """Return the angle in radians of the point (x, y), from -pi to pi.
 
     Example: ATAN2(0, 1) -> 0E0
     """
-
-    def angle(y: Tree, x: Tree) -> Tree:
-        # Spark takes -0.0 for 0.0.
-        at_zero = if_(_is_negative_zero(x), double(math.pi), call("atan2", y, x))
-        signed = if_(_is_negative_zero(y), call("negative", at_zero), at_zero)
-        return if_(op(exp.EQ, y, double(0.0)), signed, call("atan2", y, x))
-
-    return let([cast(y, "DOUBLE"), cast(x, "DOUBLE")], angle)
-
-
-def _is_negative_zero(value: Tree) -> Tree:
-    return op(exp.EQ, cast(value, "STRING"), text("-0.0"))
+    return _real(fdlibm.atan2, y, x)
 
 
 @scalar("() -> DOUBLE", display_name="pi")
-def pi() -> Tree:
+def pi() -> float:
     """Return the constant pi.
 
     Example: PI() -> 3.141592653589793E0
     """
-    return call("pi")
+    return math.pi
 
 
 @scalar("() -> DOUBLE", display_name="random", deterministic=False)
-def random() -> Tree:
+def random() -> float:
     """Return a random number from 0 (inclusive) to 1 (exclusive), a new one for each row.
 
     Example: FLOOR(RANDOM()) -> 0E0
     """
-    return call("rand")
+    return randomness.random()
 
 
 _PLACES = "lat1 DOUBLE NOT NULL, lon1 DOUBLE NOT NULL, lat2 DOUBLE NOT NULL, lon2 DOUBLE NOT NULL"
@@ -314,9 +255,7 @@ _KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
 _MILES = ("mi", "mile", "miles")
 
 
-@python_scalar(
-    f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance"
-)
+@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
 def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
     """Return the great-circle distance between two points given in degrees, in kilometres or in miles, as `unit` says.
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
+import uuid
 from collections.abc import Callable
 
-from sqlglot import exp
-
-from kestrel_sql.functions.declaration import python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, if_, null, number, op, text
+from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.utf16 import decode_utf8, whole
 
@@ -55,7 +53,7 @@ def _coding(name: str) -> str:
     return name.lower()
 
 
-@python_scalar("(input STRING, from STRING, to STRING) -> STRING", display_name="encode")
+@scalar("(input STRING, from STRING, to STRING) -> STRING", display_name="encode")
 def encode(value: str, source: str, target: str) -> str:
     """Convert a string from encoding `from` to encoding `to`; both are hex, utf8, ascii or base64, and must differ.
 
@@ -68,7 +66,7 @@ def encode(value: str, source: str, target: str) -> str:
     return data.hex() if after == "hex" else _DECODERS[after](data)
 
 
-@python_scalar("(bytes BYTES, encoding STRING) -> STRING", display_name="from_bytes")
+@scalar("(bytes BYTES, encoding STRING) -> STRING", display_name="from_bytes")
 def from_bytes(value: bytes, coding: str) -> str:
     """Write bytes as a string in hex (upper case), utf8, ascii or base64.
 
@@ -77,7 +75,7 @@ def from_bytes(value: bytes, coding: str) -> str:
     return _DECODERS[_coding(coding)](value)
 
 
-@python_scalar("(text STRING, encoding STRING) -> BYTES", display_name="to_bytes")
+@scalar("(text STRING, encoding STRING) -> BYTES", display_name="to_bytes")
 def to_bytes(value: str, coding: str) -> bytes:
     """Read bytes from a string in hex, utf8, ascii or base64.
 
@@ -90,7 +88,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u+\+?([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.DOTALL)
 
 
-@python_scalar("(code INT) -> STRING", name="CHR", display_name="Chr")
+@scalar("(code INT) -> STRING", name="CHR", display_name="Chr")
 def chr_code(code: int) -> str | None:
     """Return the character with a Unicode code point; NULL if there is none.
 
@@ -99,7 +97,7 @@ def chr_code(code: int) -> str | None:
     return whole(chr(code)) if 0 <= code <= 0x10FFFF else None
 
 
-@python_scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
+@scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
 def chr_escaped(escaped: str) -> str | None:
     r"""Replace Java escapes such as `\u004b` by their characters; NULL unless the string starts with such an escape.
 
@@ -118,24 +116,18 @@ def chr_escaped(escaped: str) -> str | None:
 
 
 @scalar("() -> STRING", name="UUID", deterministic=False)
-def uuid_random() -> Tree:
+def uuid_random() -> str:
     """Return a random UUID, a new one for each row.
 
     Example: LEN(UUID()) -> 36
     """
-    return call("uuid")
+    return str(uuid.uuid4())
 
 
 @scalar("(bytes BYTES) -> STRING", name="UUID")
-def uuid_of(value: Tree) -> Tree:
+def uuid_of(value: bytes) -> str | None:
     """Return the UUID made of 16 bytes; NULL for any other number of bytes.
 
     Example: UUID(TO_BYTES('00112233445566778899aabbccddeeff', 'hex')) -> '00112233-4455-6677-8899-aabbccddeeff'
     """
-    digits = call("lower", call("hex", value))
-    pattern = text("^(.{8})(.{4})(.{4})(.{4})(.{12})$")
-    return if_(
-        op(exp.EQ, call("octet_length", value), number(16)),
-        call("regexp_replace", digits, pattern, text("$1-$2-$3-$4-$5")),
-        null(),
-    )
+    return str(uuid.UUID(bytes=value)) if len(value) == 16 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from kestrel_sql.functions.declaration import CallTypes, Nulls, python_scalar
+from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.library.text.json_path import path_tokens
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.java.jackson import (
@@ -22,7 +22,7 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
 
-@python_scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
+@scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
 def extractjsonfield(json: str, path: str) -> str | None:
     """Return the value at a path such as `$.orders[0].id`: strings without quotes, other values as JSON.
 
@@ -51,7 +51,7 @@ def _json_text(node: Any) -> str:
     return replace_lone_surrogates(node) if isinstance(node, str) else write_json(node)
 
 
-@python_scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
+@scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
 def is_json_string(json: str | None) -> bool:
     """Return whether a string is JSON, including JSON scalars; false for NULL.
 
@@ -65,7 +65,7 @@ def is_json_string(json: str | None) -> bool:
         return False
 
 
-@python_scalar("(json STRING, wanted T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
+@scalar("(json STRING, wanted T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
 def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool:
     """Return whether a JSON array contains a value of the same kind; false if the string is not a JSON array.
 
@@ -98,7 +98,7 @@ def _equals(node: Any, wanted: Any, sql_type: SqlType | None) -> bool:
     return isinstance(node, str) and sql_type == STRING and node == wanted
 
 
-@python_scalar("(json STRING) -> INT")
+@scalar("(json STRING) -> INT")
 def json_array_length(json: str) -> int | None:
     """Return the number of elements of a JSON array; NULL if the string is not a JSON array.
 
@@ -108,7 +108,7 @@ def json_array_length(json: str) -> int | None:
     return len(node) if isinstance(node, list) else None
 
 
-@python_scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY)
+@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY)
 def json_concat(*parts: str | None) -> str | None:
     """Merge JSON objects, or concatenate JSON arrays.
 
@@ -131,7 +131,7 @@ def json_concat(*parts: str | None) -> str | None:
     return write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])])
 
 
-@python_scalar("(json STRING) -> ARRAY<STRING>")
+@scalar("(json STRING) -> ARRAY<STRING>")
 def json_items(json: str) -> list[str]:
     """Return the elements of a JSON array as JSON strings, with quotes; an error if the string is not a JSON array.
 
@@ -143,7 +143,7 @@ def json_items(json: str) -> list[str]:
     return [write_json(item) for item in node]
 
 
-@python_scalar("(json STRING) -> ARRAY<STRING>")
+@scalar("(json STRING) -> ARRAY<STRING>")
 def json_keys(json: str) -> list[str] | None:
     """Return the member names of a JSON object in their order; NULL if the string is not a JSON object.
 
@@ -153,7 +153,7 @@ def json_keys(json: str) -> list[str] | None:
     return [replace_lone_surrogates(key) for key in node] if isinstance(node, dict) else None
 
 
-@python_scalar("(json STRING) -> MAP<STRING, STRING>")
+@scalar("(json STRING) -> MAP<STRING, STRING>")
 def json_records(json: str) -> dict[str, str] | None:
     """Return the members of a JSON object as a map: strings without quotes, other values as JSON.
 
@@ -167,7 +167,7 @@ def json_records(json: str) -> dict[str, str] | None:
     return {replace_lone_surrogates(key): _json_text(node[key]) for key in java_hash_order(node, len(node))}
 
 
-@python_scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)
+@scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)
 def to_json_string(types: CallTypes, value: Any) -> str:
     """Write any value as JSON: members sorted, dates and times as strings, bytes in base64, NULL as `null`.
 

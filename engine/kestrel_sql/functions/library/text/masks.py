@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from kestrel_sql.functions.declaration import Nulls, python_scalar
+from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.utf16 import units, whole
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -38,7 +38,7 @@ def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tup
     return count, masks or _DEFAULTS
 
 
-@python_scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, display_name="mask")
+@scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, display_name="mask")
 def mask(value: str | None, *masks: str | None) -> str | None:
     """Mask upper-case letters, lower-case letters, digits and all other characters; by default with X, x, n and -.
 
@@ -50,7 +50,7 @@ def mask(value: str | None, *masks: str | None) -> str | None:
     return None if value is None else whole(_masked(units(value), used_masks))
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
 def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the first `count` characters, as MASK does.
 
@@ -63,7 +63,7 @@ def mask_left(value: str | None, count: int | None, *masks: str | None) -> str |
     return whole(_masked(given[:size], used_masks) + given[size:])
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
 def mask_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the last `count` characters, as MASK does.
 
@@ -77,7 +77,7 @@ def mask_right(value: str | None, count: int | None, *masks: str | None) -> str 
     return whole(given[:at] + _masked(given[at:], used_masks))
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
 def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask all but the first `count` characters, as MASK does.
 
@@ -90,7 +90,7 @@ def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> 
     return whole(given[:size] + _masked(given[size:], used_masks))
 
 
-@python_scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
 def mask_keep_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask all but the last `count` characters, as MASK does.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from kestrel_sql.functions.declaration import python_scalar
+from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.java.regex import calls
 
 _TEXTS = "pattern STRING, input STRING"
 
 
-@python_scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", display_name="regexp_extract")
+@scalar(f"({_TEXTS}) -> STRING", f"({_TEXTS}, group INT) -> STRING", display_name="regexp_extract")
 def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     """Return a group of the first match, the whole match by default; NULL if there is no match or no such group.
 
@@ -18,9 +18,7 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     return found
 
 
-@python_scalar(
-    f"({_TEXTS}) -> ARRAY<STRING>", f"({_TEXTS}, group INT) -> ARRAY<STRING>", display_name="regexp_extract_all"
-)
+@scalar(f"({_TEXTS}) -> ARRAY<STRING>", f"({_TEXTS}, group INT) -> ARRAY<STRING>", display_name="regexp_extract_all")
 def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | None] | None:
     """Return a group of every match, the whole match by default; NULL if there is no such group.
 
@@ -32,7 +30,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
     return found
 
 
-@python_scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")
+@scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     r"""Replace every match; `$1` in the replacement is a group, `\` makes the next character literal.
 
@@ -42,7 +40,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     return replaced
 
 
-@python_scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
+@scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
 def regexp_split_to_array(value: str, pattern: str) -> list[str]:
     """Split at every match and keep empty parts, but drop those at the end if the pattern matches the empty string.
 

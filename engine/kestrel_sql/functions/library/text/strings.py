@@ -2,104 +2,81 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
-from sqlglot import exp
-
-from kestrel_sql.functions.declaration import Checked, Nulls, python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import (
-    Tree,
-    all_of,
-    call,
-    case,
-    cast,
-    if_,
-    is_simple,
-    let,
-    null,
-    number,
-    op,
-    text,
-)
-from kestrel_sql.functions.library.spark_sql.size_limits import check_size
+from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.functions.values.size_limits import check_size
 from kestrel_sql.java.utf16 import units, whole
 
 
-def _empty_bytes() -> Tree:
-    return cast(text(""), "BINARY")
-
-
 @scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
-def concat(*parts: Tree) -> Tree:
+def concat(*parts: str | None) -> str:
     """Concatenate strings and skip NULLs, as `||` does.
 
     Example: CONCAT('a', NULL, 'b') -> 'ab'
     """
-    return call("concat_ws", text(""), *parts)
+    return "".join([part for part in parts if part is not None])
 
 
 @scalar("(parts BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
-def concat_bytes(*parts: Tree) -> Tree:
+def concat_bytes(*parts: bytes | None) -> bytes:
     """Concatenate bytes and skip NULLs.
 
     Example: FROM_BYTES(CONCAT(TO_BYTES('01', 'hex'), TO_BYTES('ff', 'hex')), 'hex') -> '01FF'
     """
-    return call("concat", _empty_bytes(), *(call("coalesce", part, _empty_bytes()) for part in parts))
+    return b"".join([part for part in parts if part is not None])
+
+
+def _separated(parts: tuple[Any, ...]) -> Any:
+    if len(parts) < 2:
+        raise ValueError("CONCAT_WS expects at least two input arguments.")
+    separator, *items = parts
+    return None if separator is None else separator.join([item for item in items if item is not None])
 
 
 @scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
-def concat_ws(*parts: Tree) -> Checked:
+def concat_ws(*parts: str | None) -> Any:
     """Join strings with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
     Example: CONCAT_WS('-', 'a', NULL, 'b') -> 'a-b'
     """
-    return Checked(null(), exp.true()) if len(parts) < 2 else Checked(call("concat_ws", *parts))
+    return _separated(parts)
 
 
-@python_scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
-def concat_ws_bytes(*parts: bytes | None) -> bytes | None:
+@scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
+def concat_ws_bytes(*parts: bytes | None) -> Any:
     """Join bytes with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
     Example: FROM_BYTES(CONCAT_WS(TO_BYTES('-', 'utf8'), TO_BYTES('a', 'utf8'), TO_BYTES('b', 'utf8')), 'utf8') -> 'a-b'
     """
-    if len(parts) < 2:
-        raise ValueError("CONCAT_WS expects at least two input arguments.")
-    separator, *items = parts
-    return None if separator is None else separator.join(item for item in items if item is not None)
+    return _separated(parts)
 
 
 @scalar("(n INT NOT NULL, texts STRING...) -> STRING", nulls=Nulls.BODY, display_name="elt")
-def elt(n: Tree, *texts: Tree) -> Tree:
+def elt(n: int, *texts: str | None) -> str | None:
     """Return the `n`th string, counted from 1; NULL if there is none.
 
     Example: ELT(2, 'a', 'b') -> 'b'
     """
-    return (
-        case([(op(exp.EQ, n, number(i)), string) for i, string in enumerate(texts, start=1)], null())
-        if texts
-        else null()
-    )
+    return texts[n - 1] if 1 <= n <= len(texts) else None
 
 
 @scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, display_name="field")
-def field(wanted: Tree, *texts: Tree) -> Tree:
+def field(wanted: str | None, *texts: str | None) -> int:
     """Return the position of the first string that equals `wanted`, counted from 1; 0 if there is none.
 
     Example: FIELD('b', 'a', 'b') -> 2
     """
-    return (
-        case([(op(exp.EQ, wanted, string), number(i)) for i, string in enumerate(texts, start=1)], number(0))
-        if texts
-        else number(0)
-    )
+    return 0 if wanted is None or wanted not in texts else texts.index(wanted) + 1
 
 
 _RARE_BLANK = re.compile(r"[\t\n\x0b\f\r]")
 _WORD = re.compile(r"(^|[ \t\n\x0b\f\r])([^ \t\n\x0b\f\r])")
 
 
-@python_scalar("(input STRING) -> STRING", display_name="initcap")
+@scalar("(input STRING) -> STRING", display_name="initcap")
 def initcap(value: str) -> str:
     """Capitalise every word and make all other letters lower case; leading whitespace is dropped.
 
@@ -118,7 +95,7 @@ def _capital(word: str) -> str:
     return word[:1].upper() + word[1:] if word[:1] <= "\uffff" else word
 
 
-@python_scalar(
+@scalar(
     "(input STRING, part STRING) -> INT",
     "(input STRING, part STRING, position INT NOT NULL) -> INT",
     "(input STRING, part STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
@@ -165,44 +142,39 @@ def _last_ordinal(value: str, part: str, occurrence: int) -> int:
 
 
 @scalar("(input STRING) -> STRING", display_name="lcase")
-def lcase(value: Tree) -> Tree:
+def lcase(value: str) -> str:
     """Convert all letters to lower case.
 
     Example: LCASE('Ab') -> 'ab'
     """
-    return call("lower", value)
+    return value.lower()
 
 
 @scalar("(input STRING) -> STRING", display_name="ucase")
-def ucase(value: Tree) -> Tree:
+def ucase(value: str) -> str:
     """Convert all letters to upper case.
 
     Example: UCASE('Ab') -> 'AB'
     """
-    return call("upper", value)
+    return value.upper()
 
 
 @scalar("(input STRING) -> INT", name="LEN", display_name="len")
-def len_text(value: Tree) -> Tree:
+def len_text(value: str) -> int:
     """Return the length in UTF-16 units.
 
     Example: LEN('häß') -> 3
     """
-
-    def units(v: Tree) -> Tree:
-        wide = cast(op(exp.IntDiv, call("octet_length", call("encode", v, text("UTF-16BE"))), number(2)), "INT")
-        return if_(op(exp.EQ, call("octet_length", v), call("length", v)), call("octet_length", v), wide)
-
-    return let([value], units)
+    return len(units(value))
 
 
 @scalar("(input BYTES) -> INT", name="LEN", display_name="len")
-def len_bytes(value: Tree) -> Tree:
+def len_bytes(value: bytes) -> int:
     """Return the number of bytes.
 
     Example: LEN(TO_BYTES('0102', 'hex')) -> 2
     """
-    return call("octet_length", value)
+    return len(value)
 
 
 def _padding(value: str | bytes, length: int, padding: str | bytes) -> Any:
@@ -220,7 +192,7 @@ _PADS = (
 )
 
 
-@python_scalar(*_PADS, display_name="LPad")
+@scalar(*_PADS, display_name="LPad")
 def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the left with `padding`, or truncate on the right, to `length`.
 
@@ -235,7 +207,7 @@ def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes |
     return None if filling is None else _joined((filling + given)[:length])
 
 
-@python_scalar(*_PADS, display_name="RPad")
+@scalar(*_PADS, display_name="RPad")
 def rpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the right with `padding`, or truncate, to `length`.
 
@@ -258,7 +230,7 @@ def _joined(value: str | bytes) -> str | bytes:
     return whole(value) if isinstance(value, str) else value
 
 
-@python_scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
+@scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
 def replace(value: str, old: str, new: str) -> str:
     """Replace every `old` by `new`; an empty `old` matches between all characters.
 
@@ -271,7 +243,7 @@ def replace(value: str, old: str, new: str) -> str:
     return whole(given.replace(wanted, other))
 
 
-@python_scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
+@scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
 def split(value: str, delimiter: str) -> list[str]:
     r"""Split at every `delimiter` and keep empty parts; an empty delimiter splits into characters.
 
@@ -281,7 +253,7 @@ def split(value: str, delimiter: str) -> list[str]:
     return [whole(part) for part in given.split(units(delimiter))] if delimiter else list(map(whole, given)) or [""]
 
 
-@python_scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
+@scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     """Split at every `delimiter` and keep empty parts; an empty delimiter splits into single bytes.
 
@@ -292,7 +264,7 @@ def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     return [value[i : i + 1] for i in range(len(value))] or [b""]
 
 
-@python_scalar(
+@scalar(
     "(input STRING, entryDelimiter STRING, kvDelimiter STRING) -> MAP<STRING, STRING>",
     nulls=Nulls.BODY,
     display_name="split_to_map",
@@ -313,7 +285,7 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
 _SUBSTRINGS = ("(input {0}, position INT) -> {0}", "(input {0}, position INT, length INT) -> {0}")
 
 
-@python_scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
+@scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
 def substring(value: str | bytes, position: int, length: int | None = None) -> str | bytes:
     """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 means 1.
 
@@ -328,24 +300,18 @@ _CONTROL = "".join(map(chr, range(33)))
 
 
 @scalar("(input STRING) -> STRING", display_name="trim")
-def trim(value: Tree) -> Tree:
+def trim(value: str) -> str:
     r"""Remove spaces and control characters at both ends.
 
     Example: TRIM('  a b ') -> 'a b'
     """
-    trimmed = call("btrim", value, text(_CONTROL))
-    if not is_simple(value):
-        return trimmed
-    # Most strings have nothing to trim; their first and last bytes show that faster than Spark's search.
-    last = call("substring", cast(value, "BINARY"), number(-1))
-    visible = all_of(op(exp.GTE, value, text("!")), op(exp.GTE, last, cast(text("!"), "BINARY")))
-    return if_(visible, value, trimmed)
+    return value.strip(_CONTROL)
 
 
 @scalar("(input STRING) -> STRING", display_name="md5")
-def md5(value: Tree) -> Tree:
+def md5(value: str) -> str:
     """Return the MD5 hash of the UTF-8 bytes in lower-case hexadecimal.
 
     Example: MD5('abc') -> '900150983cd24fb0d6963f7d28e17f72'
     """
-    return call("md5", cast(value, "BINARY"))
+    return hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()

@@ -5,46 +5,45 @@ Patterns are those of `java.time.format.DateTimeFormatter`, except in PARSE_DATE
 
 from __future__ import annotations
 
-from sqlglot import exp
+import time
 
-from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, cast, number, op
-from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_int
+from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.java.numbers import INT_MAX, INT_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.fixed_width import layout_of
 from kestrel_sql.java.time.simple_date_format import parse_simple_date
-from kestrel_sql.types.time_units import DAY_MS
+from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 
 _GREGORIAN = -141_427
 """1582-10-15, the first day of the Gregorian calendar in `SimpleDateFormat`, as days since 1970-01-01."""
 
 
-def _shift(operation: type[exp.Binary], unit: Tree, interval: Tree, date: Tree) -> Tree:
-    """Add or subtract; DIV rounds ms toward zero to days, as Java's `TimeUnit` does."""
-    start = op(exp.Mul, cast(date, "BIGINT"), number(DAY_MS))
-    return cast(op(exp.IntDiv, op(operation, start, span_millis(unit, interval)), number(DAY_MS)), "INT")
+def _shifted(date: int, span: int) -> int:
+    """Add `span` ms; rounds toward zero to days, as Java's `TimeUnit` does."""
+    millis = wrap_integer(date * DAY_MS + span, 64)
+    return wrap_integer(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
 
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd")
-def dateadd(unit: Tree, interval: Tree, date: Tree) -> Tree:
+def dateadd(unit: str, interval: int, date: int) -> int:
     """Add `interval` units, such as DAYS or HOURS, to a date; a partial day is rounded toward 1970-01-01.
 
     Example: UNIX_DATE(DATEADD(DAYS, 9, FROM_DAYS(1))) -> 10
     """
-    return _shift(exp.Add, unit, interval, date)
+    return _shifted(date, interval * UNIT_MS[unit])
 
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="datesub")
-def datesub(unit: Tree, interval: Tree, date: Tree) -> Tree:
+def datesub(unit: str, interval: int, date: int) -> int:
     """Subtract `interval` units, such as DAYS or HOURS, from a date; a partial day is rounded toward 1970-01-01.
 
     Example: UNIX_DATE(DATESUB(HOURS, 48, FROM_DAYS(10))) -> 8
     """
-    return _shift(exp.Sub, unit, interval, date)
+    return _shifted(date, -interval * UNIT_MS[unit])
 
 
 @scalar("(days INT NOT NULL) -> DATE", display_name="from_days")
-def from_days(days: Tree) -> Tree:
+def from_days(days: int) -> int:
     """Return the date `days` days after 1970-01-01.
 
     Example: CAST(FROM_DAYS(10) AS STRING) -> '1970-01-11'
@@ -53,16 +52,16 @@ def from_days(days: Tree) -> Tree:
 
 
 @scalar("() -> INT", name="UNIX_DATE", display_name="unix_date", deterministic=False)
-def unix_date_today() -> Tree:
+def unix_date_today() -> int:
     """Return the number of days from 1970-01-01 to today in UTC.
 
     Example: UNIX_DATE() > 18000 -> TRUE
     """
-    return call("unix_date", call("current_date"))
+    return int(time.time() * 1000) // DAY_MS
 
 
 @scalar("(date DATE) -> INT", display_name="unix_date")
-def unix_date(date: Tree) -> Tree:
+def unix_date(date: int) -> int:
     """Return the number of days from 1970-01-01 to `date`.
 
     Example: UNIX_DATE(FROM_DAYS(100)) -> 100
@@ -70,7 +69,13 @@ def unix_date(date: Tree) -> Tree:
     return date
 
 
-@python_scalar("(date DATE, pattern STRING) -> STRING", display_name="format_date")
+def _to_int(value: int) -> int:
+    if not INT_MIN <= value <= INT_MAX:
+        raise ValueError("integer overflow")
+    return value
+
+
+@scalar("(date DATE, pattern STRING) -> STRING", display_name="format_date")
 def format_date(date: int, pattern: str) -> str:
     """Format a date with a pattern of Java's `DateTimeFormatter`; a field that a date lacks is an error.
 
@@ -79,7 +84,7 @@ def format_date(date: int, pattern: str) -> str:
     return java_time.format_date(date, pattern)
 
 
-@python_scalar("(days INT NOT NULL, pattern STRING) -> STRING", display_name="datetostring")
+@scalar("(days INT NOT NULL, pattern STRING) -> STRING", display_name="datetostring")
 def datetostring(days: int, pattern: str) -> str:
     """Format the date `days` days after 1970-01-01 with a pattern of Java's `DateTimeFormatter`; prefer FORMAT_DATE.
 
@@ -88,7 +93,7 @@ def datetostring(days: int, pattern: str) -> str:
     return java_time.format_date(days, pattern)
 
 
-@python_scalar("(text STRING, pattern STRING) -> DATE", display_name="parse_date")
+@scalar("(text STRING, pattern STRING) -> DATE", display_name="parse_date")
 def parse_date(text: str, pattern: str) -> int:
     """Parse a date with a pattern of Java's `SimpleDateFormat`; a time of day in the string is an error.
 
@@ -96,10 +101,10 @@ def parse_date(text: str, pattern: str) -> int:
     """
     layout = layout_of(pattern)
     fast = layout.read(text) if layout is not None and layout.has_date and not layout.has_time else None
-    return fast[0] if fast is not None and fast[0] >= _GREGORIAN else to_int(parse_simple_date(text, pattern))
+    return fast[0] if fast is not None and fast[0] >= _GREGORIAN else _to_int(parse_simple_date(text, pattern))
 
 
-@python_scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
+@scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
 def stringtodate(text: str | None, pattern: str | None) -> int:
     """Parse a date with a pattern of Java's `DateTimeFormatter` to days since 1970-01-01; prefer PARSE_DATE.
 
@@ -109,4 +114,4 @@ def stringtodate(text: str | None, pattern: str | None) -> int:
     """
     if text is None or pattern is None:
         raise ValueError("Failed to parse date: NULL")
-    return to_int(java_time.parse_date(text, pattern))
+    return _to_int(java_time.parse_date(text, pattern))

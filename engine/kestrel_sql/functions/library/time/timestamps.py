@@ -5,38 +5,37 @@ Patterns are those of `java.time.format.DateTimeFormatter`; zones are names and 
 
 from __future__ import annotations
 
-from sqlglot import exp
+import time
 
-from kestrel_sql.functions.declaration import Nulls, python_scalar, scalar
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, op
-from kestrel_sql.functions.library.spark_sql.time_units import span_millis, to_bigint
-from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.java.numbers import LONG_MAX, LONG_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
 from kestrel_sql.java.time.zones import zone_of
+from kestrel_sql.types.time_units import UNIT_MS
 
 _DEFAULT_ZONE = "GMT"
 
 
 @scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampadd")
-def timestampadd(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
+def timestampadd(unit: str, interval: int, timestamp: int) -> int:
     """Add `interval` units, such as DAYS or SECONDS, to a timestamp.
 
     Example: UNIX_TIMESTAMP(TIMESTAMPADD(SECONDS, 3, FROM_UNIXTIME(100))) -> 3100
     """
-    return op(exp.Add, timestamp, span_millis(unit, interval))
+    return wrap_integer(timestamp + interval * UNIT_MS[unit], 64)
 
 
 @scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampsub")
-def timestampsub(unit: Tree, interval: Tree, timestamp: Tree) -> Tree:
+def timestampsub(unit: str, interval: int, timestamp: int) -> int:
     """Subtract `interval` units, such as DAYS or SECONDS, from a timestamp.
 
     Example: UNIX_TIMESTAMP(TIMESTAMPSUB(SECONDS, 3, FROM_UNIXTIME(100))) -> -2900
     """
-    return op(exp.Sub, timestamp, span_millis(unit, interval))
+    return wrap_integer(timestamp - interval * UNIT_MS[unit], 64)
 
 
 @scalar("(millis BIGINT) -> TIMESTAMP", display_name="from_unixtime")
-def from_unixtime(millis: Tree) -> Tree:
+def from_unixtime(millis: int) -> int:
     """Return the timestamp `millis` milliseconds after 1970-01-01T00:00 UTC.
 
     Example: CAST(FROM_UNIXTIME(1589234313000) AS STRING) -> '2020-05-11T21:58:33.000'
@@ -45,16 +44,16 @@ def from_unixtime(millis: Tree) -> Tree:
 
 
 @scalar("() -> BIGINT", name="UNIX_TIMESTAMP", display_name="unix_timestamp", deterministic=False)
-def unix_timestamp_now() -> Tree:
+def unix_timestamp_now() -> int:
     """Return the number of milliseconds from 1970-01-01T00:00 UTC to now.
 
     Example: UNIX_TIMESTAMP() > 1500000000000 -> TRUE
     """
-    return call("unix_millis", call("current_timestamp"))
+    return int(time.time() * 1000)
 
 
 @scalar("(timestamp TIMESTAMP) -> BIGINT", display_name="unix_timestamp")
-def unix_timestamp(timestamp: Tree) -> Tree:
+def unix_timestamp(timestamp: int) -> int:
     """Return the number of milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
 
     Example: UNIX_TIMESTAMP(FROM_UNIXTIME(1589234313000)) -> 1589234313000
@@ -62,7 +61,13 @@ def unix_timestamp(timestamp: Tree) -> Tree:
     return timestamp
 
 
-@python_scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", display_name="convert_tz")
+def _to_bigint(value: int) -> int:
+    if not LONG_MIN <= value <= LONG_MAX:
+        raise ValueError("long overflow")
+    return value
+
+
+@scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", display_name="convert_tz")
 def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     """Convert the local time of a timestamp from one time zone to another.
 
@@ -73,7 +78,7 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     return wrap_integer(timestamp + difference * 1_000, 64)
 
 
-@python_scalar(
+@scalar(
     "(timestamp TIMESTAMP, pattern STRING) -> STRING",
     "(timestamp TIMESTAMP, pattern STRING, zone STRING) -> STRING",
     display_name="format_timestamp",
@@ -86,7 +91,7 @@ def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) ->
     return java_time.format_instant(timestamp, pattern, zone_of(zone))
 
 
-@python_scalar(
+@scalar(
     "(millis BIGINT NOT NULL, pattern STRING) -> STRING",
     "(millis BIGINT NOT NULL, pattern STRING, zone STRING) -> STRING",
     display_name="timestamptostring",
@@ -99,7 +104,7 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     return java_time.format_instant(millis, pattern, zone_of(zone))
 
 
-@python_scalar(
+@scalar(
     "(text STRING, pattern STRING) -> TIMESTAMP",
     "(text STRING, pattern STRING, zone STRING) -> TIMESTAMP",
     display_name="parse_timestamp",
@@ -111,10 +116,10 @@ def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
 
     Example: UNIX_TIMESTAMP(PARSE_TIMESTAMP('2018-05-11T21:58:33z', 'yyyy-MM-dd''T''HH:mm:ssX')) -> 1526075913000
     """
-    return to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))
+    return _to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))
 
 
-@python_scalar(
+@scalar(
     "(text STRING, pattern STRING) -> BIGINT",
     "(text STRING, pattern STRING, zone STRING) -> BIGINT",
     nulls=Nulls.BODY,
@@ -129,4 +134,4 @@ def stringtotimestamp(text: str | None, pattern: str | None, zone: str | None = 
     """
     if text is None or pattern is None or zone is None:
         raise ValueError("Failed to parse timestamp: NULL")
-    return to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))
+    return _to_bigint(java_time.parse_instant(text, pattern, zone_of(zone)))

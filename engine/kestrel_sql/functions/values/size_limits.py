@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
-from kestrel_sql.functions.library.spark_sql.expressions import Tree, call, number, op
-
 MAX_SIZE = 1 << 24
 """The limit of characters or bytes of a value: 16 times the default limit of a Kafka record."""
 MAX_ITEMS = 1 << 20
@@ -24,8 +20,3 @@ def check_size(size: int, limit: int = MAX_SIZE) -> None:
     """
     if size > limit:
         raise TooLargeError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
-
-
-def too_large(size: Tree, limit: int = MAX_SIZE) -> Tree:
-    """Test if a result of `size` characters, bytes or items exceeds the limit; never NULL."""
-    return call("coalesce", op(exp.GT, size, number(limit)), exp.false())

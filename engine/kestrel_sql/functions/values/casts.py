@@ -1,7 +1,4 @@
-"""Converts Python values between SQL types (rules L4.6), as `kestrel_sql.spark.compile.casts` does in Spark.
-
-Converters never get NULL, and raise ValueError or ArithmeticError for a value they cannot convert.
-"""
+"""Converts Python values between SQL types (rules L4.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.interpreter.equality import in_hash_map_order
+from kestrel_sql.functions.values.equality import in_hash_map_order
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
 from kestrel_sql.java.numbers import (
@@ -36,46 +33,54 @@ _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
 
-def cast_value(value: Any, source: SqlType | None, target: SqlType) -> Any:
-    """Convert a value of type `source` to `target`; NULL stays NULL.
+def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
+    """Return the conversion of a value, which is never NULL, from `source` to `target`.
 
-    Raises:
-        ValueError: a string is not a value of the target type.
-        ArithmeticError: a number does not fit.
+    It raises ValueError for a string that is no value of the target type, and ArithmeticError for a number that does
+    not fit.
     """
-    if value is None or source is None or source == target:
-        return value
+    if source is None or source == target:
+        return _unchanged
     match source, target:
         case Primitive(a), Primitive(b):
-            return _PRIMITIVE[a, b](value)
+            return _PRIMITIVE[a, b]
         case _, Decimal():
-            return round_decimal(_to_decimal(value), target)
+            return lambda value: round_decimal(_to_decimal(value), target)
         case Decimal(), Primitive(Base.STRING):
-            return f"{value:f}"
+            return "{:f}".format
         case Decimal(), Primitive(Base.DOUBLE):
-            return float(value)
+            return float
         case Decimal(), Primitive():
-            return wrap_integer(int(value), 32 if target == t.INTEGER else 64)
+            bits = 32 if target == t.INTEGER else 64
+            return lambda value: wrap_integer(int(value), bits)
         case _:
-            return _cast_composite(value, source, target)
+            return _composite_caster(source, target)
 
 
-def _cast_composite(value: Any, source: SqlType, target: SqlType) -> Any:
+def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
     match source, target:
         case _, Primitive(Base.STRING):
-            return java_text(value, source)
+            return lambda value: java_text(value, source)
         case Array(item), Array(other):
-            return [cast_value(v, item, other) for v in value]
+            convert = unless_null(caster(item, other))
+            return lambda items: [*map(convert, items)]
         case Map(key, item), Map(other_key, other):
-            return {cast_value(k, key, other_key): cast_value(v, item, other) for k, v in value.items()}
+            keys, values = unless_null(caster(key, other_key)), unless_null(caster(item, other))
+            return lambda entries: {keys(k): values(v) for k, v in entries.items()}
         case Struct(), Struct(fields):
-            source_types = {field.name: field.type for field in source.fields}
-            return {f.name: cast_value(value.get(f.name), source_types.get(f.name), f.type) for f in fields}
+            types = {field.name: field.type for field in source.fields}
+            casts = {field.name: unless_null(caster(types.get(field.name), field.type)) for field in fields}
+            return lambda struct: {name: convert(struct.get(name)) for name, convert in casts.items()}
         case _:
             raise ValueError(f"Cast of {source} to {target} is not supported")
 
 
-def java_text(value: Any, sql_type: SqlType) -> str:
+def unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a conversion that leaves NULL as it is."""
+    return lambda value: None if value is None else convert(value)
+
+
+def java_text(value: Any, sql_type: SqlType | None) -> str:
     """Write a value as Java's `toString` does; NULL becomes `null`."""
     if value is None:
         return "null"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 from kestrel_sql.java.hash_order import java_hash_order
@@ -46,17 +45,10 @@ def sort_key(value: Any) -> Any:
             return value
 
 
-def as_comparable_numbers(left: Any, right: Any) -> tuple[Any, Any]:
-    """Make two numbers comparable: if one is a DOUBLE, convert the other to DOUBLE."""
-    if isinstance(left, float) or isinstance(right, float):
-        return tuple(float(x) if isinstance(x, int | Decimal) and not isinstance(x, bool) else x for x in (left, right))  # type: ignore[return-value]
-    return left, right
-
-
 def in_hash_map_order(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """List the entries of a map in the order of a HashMap with its size as initial capacity.
+    """List the entries of a map in the order of a HashMap with its size as initial capacity (rules U4).
 
-    `kestrel_sql.functions.library.spark_sql.map_order` does the same in Spark.
+    That is the table which JSON and the constructor MAP create; in ksqlDB, a map from elsewhere may have another size.
     """
     keys = list(mapping)
     if not all(key is None or isinstance(key, str | int) for key in keys):

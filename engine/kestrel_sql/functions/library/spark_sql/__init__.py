@@ -1,1 +1,0 @@
-"""Building blocks for function bodies in Spark SQL."""

@@ -1,0 +1,1 @@
+"""Converts, compares and computes with Python values as Java does, and limits their size."""
