@@ -1,19 +1,16 @@
-"""Edge cases of the functions of arrays, maps and lambdas, evaluated in one Spark projection."""
+"""Edge cases of the functions of arrays, maps and lambdas, with NULL in every place."""
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal as Number
+
 import pytest
 
-from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.java.hash_order import java_hash_order
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_closed
-from kestrel_sql.spark.compile.python_functions import register
-from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, Array, Decimal, Map
+from tests.engine.functions.values import outcomes
 
 COLUMNS = {
     "NO_INTS": (Array(INTEGER), None),
@@ -21,25 +18,27 @@ COLUMNS = {
     "NO_TEXT": (STRING, None),
     "NO_INT": (INTEGER, None),
     "NO_FLAG": (BOOLEAN, None),
-    "EMPTY": (Array(INTEGER), "array()"),
-    "EMPTY_MAP": (Map(STRING, INTEGER), "map()"),
-    "INTS": (Array(INTEGER), "array(3, NULL, 1, 3)"),
-    "BIG": (BIGINT, "3000000000"),
-    "DOUBLES": (Array(DOUBLE), "array(1.5D, double('NaN'), -12345.678D, NULL, 1.0E10D)"),
-    "DECIMALS": (Array(Decimal(9, 2)), "array(1.50, -2)"),
-    "FLAGS": (Array(BOOLEAN), "array(true, NULL, false)"),
-    "BLOBS": (Array(BYTES), "array(X'00')"),
-    "DATES": (Array(DATE), "array(1)"),
-    "TEXTS": (Array(STRING), "array('fo', NULL, 'F', 'foo')"),
-    "LISTS": (Array(Array(STRING)), "array(array('a', NULL), array('a', NULL), NULL, NULL, array('a'))"),
-    "ONE_LIST": (Array(STRING), "array('a', NULL)"),
-    "MAPS": (Array(Map(STRING, INTEGER)), "array(map('a', 1, 'b', 2), map('b', 2, 'a', 1), NULL, map('a', 3), NULL)"),
-    "OTHER_MAPS": (Array(Map(STRING, INTEGER)), "array(map('a', 3), NULL)"),
-    "ONE_MAP": (Map(STRING, INTEGER), "map('b', 2, 'a', 1)"),
-    "NULL_VALUES": (Map(STRING, INTEGER), "map('a', NULL, 'bb', 2)"),
-    "WORDS": (Map(STRING, DOUBLE), "map('yes, thanks', 3.5D, 'nope', 7.3D, 'sure, yeah', 2.1D)"),
-    "NESTED": (Map(STRING, Array(INTEGER)), "map('a', array(2, NULL, 5, 4), 'b', array(-1, -2))"),
+    "EMPTY": (Array(INTEGER), []),
+    "EMPTY_MAP": (Map(STRING, INTEGER), {}),
+    "INTS": (Array(INTEGER), [3, None, 1, 3]),
+    "BIG": (BIGINT, 3_000_000_000),
+    "DOUBLES": (Array(DOUBLE), [1.5, math.nan, -12345.678, None, 1e10]),
+    "DECIMALS": (Array(Decimal(9, 2)), [Number("1.50"), Number("-2.00")]),
+    "FLAGS": (Array(BOOLEAN), [True, None, False]),
+    "BLOBS": (Array(BYTES), [b"\0"]),
+    "DATES": (Array(DATE), [1]),
+    "TEXTS": (Array(STRING), ["fo", None, "F", "foo"]),
+    "LISTS": (Array(Array(STRING)), [["a", None], ["a", None], None, None, ["a"]]),
+    "ONE_LIST": (Array(STRING), ["a", None]),
+    "MAPS": (Array(Map(STRING, INTEGER)), [{"a": 1, "b": 2}, {"b": 2, "a": 1}, None, {"a": 3}, None]),
+    "OTHER_MAPS": (Array(Map(STRING, INTEGER)), [{"a": 3}, None]),
+    "ONE_MAP": (Map(STRING, INTEGER), {"b": 2, "a": 1}),
+    "NULL_VALUES": (Map(STRING, INTEGER), {"a": None, "bb": 2}),
+    "WORDS": (Map(STRING, DOUBLE), {"yes, thanks": 3.5, "nope": 7.3, "sure, yeah": 2.1}),
+    "NESTED": (Map(STRING, Array(INTEGER)), {"a": [2, None, 5, 4], "b": [-1, -2]}),
 }
+TYPES = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}
+ROW = {name: value for name, (_, value) in COLUMNS.items()}
 
 UNUSUAL = ["", "é", "😀", "Aa", "BB", "\uffff", *(f"key {i}" for i in range(30))]
 """Keys with characters of one and two UTF-16 units, and two keys with equal hashes."""
@@ -130,7 +129,7 @@ CASES = {
     "GENERATE_SERIES(BIG, BIG - 4, -2)": [3000000000, 2999999998, 2999999996],
     "GENERATE_SERIES(BIG, 9000000000000000000)": None,
     "AS_MAP(ARRAY['a', 'b', 'a'], ARRAY[1])": {"a": None, "b": None},
-    "AS_MAP(ARRAY['a', NULL], INTS)": {"a": 3, "null": None},
+    "AS_MAP(ARRAY['a', NULL], INTS)": {"a": 3, None: None},
     "AS_MAP(ARRAY['a'], NO_INTS)": None,
     "MAP_UNION(NO_MAP, ONE_MAP)": {"a": 1, "b": 2},
     "MAP_UNION(ONE_MAP, NO_MAP)": {"a": 1, "b": 2},
@@ -159,7 +158,7 @@ CASES = {
     "TRANSFORM(ONE_MAP, (k, v) => v, (k, v) => k)": {2: "b", 1: "a"},
     "TRANSFORM(ONE_MAP, (k, v) => 'x', (k, v) => k)": None,
     "TRANSFORM(ONE_MAP, (k, v) => CAST(NULL AS INT), (k, v) => k)": None,
-    "TRANSFORM(MAP('a' := 1), (k, v) => CAST(NULL AS STRING), (k, v) => v)": {"null": 1},
+    "TRANSFORM(MAP('a' := 1), (k, v) => CAST(NULL AS STRING), (k, v) => v)": {None: 1},
     "TRANSFORM(NULL_VALUES, (k, v) => k, (k, v) => v)": None,
     "TRANSFORM(NO_MAP, (k, v) => k, (k, v) => v)": None,
     "FILTER(INTS, x => x > 1)": [3, 3],
@@ -189,31 +188,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, object]:
-    spark = open_test_session()
-    types = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}
-    columns = {name: s.column(name) for name in COLUMNS}
-    python = PythonCalls()
-    trees = [
-        compile_closed(bind(parse_expression(case), types), Context(columns, python, nested=True), case)
-        for case in CASES
-    ]
-    register(spark, python)
-    values = {
-        name: s.null_of(sql_type) if text is None else s.cast(s.exp.maybe_parse(text, dialect="spark"), sql_type)
-        for name, (sql_type, text) in COLUMNS.items()
-    }
-    projection = ", ".join(f"{s.to_text(tree)} AS {name}" for name, tree in values.items())
-    results = ", ".join(f"{s.to_text(tree)} AS c{i}" for i, tree in enumerate(trees))
-    row = spark.sql(f"SELECT {results} FROM (SELECT /*+ REPARTITION(1) */ {projection} FROM range(1))").collect()[0]
-    return dict(zip(CASES, row, strict=True))
-
-
-@pytest.mark.spark
 @pytest.mark.parametrize("case", CASES)
-def test_edge_case(outcomes, case):
-    assert outcomes[case] == CASES[case]
+def test_edge_case(case):
+    ((value, _),) = outcomes(case, TYPES, [ROW])
+    assert value == CASES[case]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Runs every overload of every scalar function over columns of all accepted types, with and without NULL.
 
-Spark must return what `overloads.txt` stores; `tests/fuzz` compares it with the interpreter. To update that file, run
+The result must be what `overloads.txt` stores. To update that file, run
 `python -m tests.engine.functions.test_every_overload` and review the difference.
 """
 
@@ -9,13 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from decimal import Decimal as Number
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Scalar
 from kestrel_sql.functions.resolve import Overload
 from kestrel_sql.functions.signature import (
@@ -29,17 +25,9 @@ from kestrel_sql.functions.signature import (
     Pattern,
 )
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_closed
-from kestrel_sql.spark.compile.python_functions import register
-from kestrel_sql.spark.compile.sql import Tree
-from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.types import to_spark
-from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
-from tests.engine.functions.values import plain
+from tests.engine.functions.values import Outcome, outcomes
 from tests.fuzz.generator import PRIMITIVES, STRUCT, UNSTABLE, instantiated
 
 _DECIMAL = Decimal(6, 2)
@@ -104,18 +92,21 @@ def columns_name(sql_type: SqlType) -> str:
     return "".join(c if c.isalnum() else "_" for c in str(sql_type))
 
 
-def value_of(sql_type: SqlType) -> str:
-    """Return a value of the type as Spark SQL."""
+def value_of(sql_type: SqlType) -> Any:
+    """Return a value of the type."""
     match sql_type:
         case Array(item):
-            return f"array({value_of(item)}, CAST(NULL AS {to_spark(item)}))"
+            return [value_of(item), None]
         case Map(key, item):
-            return f"map({value_of(key)}, {value_of(item)})"
+            return {value_of(key): value_of(item)}
         case Struct(fields):
-            return "named_struct(" + ", ".join(f"'{f.name}', {value_of(f.type)}" for f in fields) + ")"
+            return {f.name: value_of(f.type) for f in fields}
+        case Decimal(_, scale):
+            return Number(2).quantize(Number(1).scaleb(-scale))
+        case t.DOUBLE:
+            return 2.0
         case _:
-            text = {t.BOOLEAN: "TRUE", t.STRING: "'1a'", t.BYTES: "X'0102030405060708'"}.get(sql_type, str(Number(2)))
-            return f"CAST({text} AS {to_spark(sql_type)})"
+            return {t.BOOLEAN: True, t.STRING: "1a", t.BYTES: bytes(range(1, 9))}.get(sql_type, 2)
 
 
 CALLS = [
@@ -130,55 +121,27 @@ CALLS = [
 COLUMNS = dict(itertools.chain.from_iterable(given.items() for _, _, given in CALLS))
 STORED = Path(__file__).with_name("overloads.txt")
 
-Result = tuple[Any, bool]
-"""A value, and whether the call failed."""
+ROWS = [dict.fromkeys(COLUMNS), {name: value_of(sql_type) for name, sql_type in COLUMNS.items()}]
 
 
-@pytest.mark.spark
 def test_every_overload_gives_what_it_gave() -> None:
-    assert lines(in_spark()) == STORED.read_text(encoding="utf-8").splitlines()
+    assert lines(found()) == STORED.read_text(encoding="utf-8").splitlines()
 
 
-def in_spark() -> dict[str, list[Result]]:
+def found() -> dict[str, list[Outcome]]:
     """What each call gives over all columns NULL, and over the values."""
-    spark, python = open_test_session(), PythonCalls()
-    calls = [f"{name}({', '.join(arguments)})" for name, arguments, _ in CALLS]
-    trees = {text: spark_text(text, python) for text in calls}
-    register(spark, python)
-    spark.sql(every_type()).createOrReplaceTempView("every_type")
-    given = spark.sql(f"SELECT {', '.join(trees.values())} FROM every_type").collect()
-    return {text: [(plain(row[at][0]), any(row[at][1:])) for row in given] for at, text in enumerate(trees)}
-
-
-def spark_text(text: str, python: PythonCalls) -> str:
-    """A call as Spark SQL: its value, then whether each of its faults is there."""
-    bound = bind(parse_expression(text), COLUMNS)
-    context = Context(columns_in_spark(), python, nested=True)
-    closed = compile_closed(bound, context, text)
-    faults = [s.coalesce_false(fault.condition) for fault in context.faults]
-    return s.to_text(s.call("struct", s.cast(closed, bound.type), *faults))
-
-
-@cache
-def columns_in_spark() -> Mapping[str, Tree]:
-    return {name: s.column(name) for name in COLUMNS}
-
-
-def every_type() -> str:
-    """A row of NULLs and a row of values."""
-    nulls = ", ".join(f"CAST(NULL AS {to_spark(sql_type)}) AS `{name}`" for name, sql_type in COLUMNS.items())
-    values = ", ".join(f"{value_of(sql_type)} AS `{name}`" for name, sql_type in COLUMNS.items())
-    return f"SELECT {nulls} UNION ALL SELECT {values}"
+    calls = (f"{name}({', '.join(arguments)})" for name, arguments, _ in CALLS)
+    return {text: outcomes(text, COLUMNS, ROWS) for text in calls}
 
 
 def name_of(call: str) -> str:
     return call.partition("(")[0]
 
 
-def lines(found: Mapping[str, list[Result]]) -> list[str]:
+def lines(given: Mapping[str, list[Outcome]]) -> list[str]:
     """A line for each call: what it gives over values, then over NULLs if that is something else than NULL."""
     made = []
-    for call, results in sorted(found.items()):
+    for call, results in sorted(given.items()):
         if name_of(call) not in UNSTABLE:
             (null, null_fails), (value, fails) = results
             over_null = "" if null is None and not null_fails else f"; over NULL {null!r}{' fails' * null_fails}"
@@ -187,4 +150,4 @@ def lines(found: Mapping[str, list[Result]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    STORED.write_text("".join(f"{line}\n" for line in lines(in_spark())), encoding="utf-8")
+    STORED.write_text("".join(f"{line}\n" for line in lines(found())), encoding="utf-8")
