@@ -1,7 +1,6 @@
 """Parses ISO timestamps, dates and times for CAST, INSERT and comparisons with times (rules L4.6.8, L11.2 to L11.4).
 
-Trailing parts may be missing. The regular expressions have the same meaning in Python and in Java, because
-`kestrel_sql.spark.compile.casts` uses them in Spark SQL.
+Trailing parts may be missing.
 """
 
 from __future__ import annotations

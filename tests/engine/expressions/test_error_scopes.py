@@ -7,21 +7,18 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.expressions.columns import Columns, Failures
+from kestrel_sql.expressions.compiler import Options, compile_expression
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.declaration import Nulls, python_scalar
+from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_closed
-from kestrel_sql.spark.compile.python_functions import register
-from kestrel_sql.spark.runtime.session import INTERPRETED, open_session
 from kestrel_sql.sql.parse.parser import parse_expression
-from kestrel_sql.types.sql_types import BIGINT
+from kestrel_sql.types.sql_types import INTEGER
 
 _calls = 0
 
 
-@python_scalar("(value INT) -> INT", nulls=Nulls.BODY, deterministic=False)
+@scalar("(value INT) -> INT", nulls=Nulls.BODY, deterministic=False)
 def counted(value: Any) -> int:
     """Return the number of calls so far."""
     global _calls
@@ -29,7 +26,7 @@ def counted(value: Any) -> int:
     return _calls
 
 
-@python_scalar("(value STRING) -> STRING", nulls=Nulls.BODY)
+@scalar("(value STRING) -> STRING", nulls=Nulls.BODY)
 def boom(value: Any) -> str:
     """Fail for `x`."""
     if value == "x":
@@ -37,13 +34,13 @@ def boom(value: Any) -> str:
     return str(value)
 
 
-@python_scalar("(kind STRING) -> INT")
+@scalar("(kind STRING) -> INT")
 def wrong(kind: str) -> Any:
     """Return a value that is not an INT."""
     return {"text": "x", "large": 2**40, "fine": 7}[kind]
 
 
-@python_scalar("() -> STRING")
+@scalar("() -> STRING")
 def half() -> str:
     """Return half of a surrogate pair."""
     return "\ud83d"
@@ -126,42 +123,26 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcomes() -> list[Expected]:
-    python = PythonCalls()
-    columns = []
-    for i, (text, nested, preserve, _) in enumerate(CASES):
-        context = Context({}, python, nested=nested, preserve_nulls=preserve)
-        value = compile_closed(bind(parse_expression(text), {}, REGISTRY), context, WHOLE)
-        messages = [s.if_(s.coalesce_false(fault.condition), s.text(fault.message)) for fault in context.faults]
-        log = s.call("array_compact", s.call("array", *messages)) if messages else s.call("array")
-        columns.append(f"{s.to_text(value)} AS v{i}, {s.to_text(log)} AS l{i}")
-    spark = open_session(extra=INTERPRETED)
-    register(spark, python)
-    row = spark.sql(f"SELECT {', '.join(columns)} FROM range(1)").collect()[0]
-    return [Expected(row[2 * i], tuple(row[2 * i + 1])) for i in range(len(CASES))]
+def found(text: str, options: Options) -> Expected:
+    log: list[str] = []
+    failures: Failures = {}
+    columns = Columns({}, 1, lambda at, message, error: log.append(message))
+    (value,) = compile_expression(bind(parse_expression(text), {}, REGISTRY), options)(columns, failures)
+    return failed(*log) if failures else Expected(value, tuple(log))
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{text} nested={nested}" for text, nested, *_ in CASES])
-def test_scope(outcomes, index):
-    assert outcomes[index] == CASES[index][3]
+@pytest.mark.parametrize(
+    ("text", "nested", "preserve", "expected"), CASES, ids=[f"{text} nested={nested}" for text, nested, *_ in CASES]
+)
+def test_scope(text: str, nested: bool, preserve: bool, expected: Expected) -> None:
+    assert found(text, Options(nested=nested, preserve_nulls=preserve)) == expected
 
 
-@pytest.mark.spark
-def test_a_function_is_called_once_a_row():
-    """A Python function is called once, although its value, its failure and a guard contain the call."""
-    python = PythonCalls()
-    context = Context({"ID": s.column("id")}, python, nested=True)
-    text = "CASE WHEN COUNTED(CAST(ID AS INT)) > 0 THEN 'more' ELSE 'none' END"
-    trees = [
-        compile_closed(bind(parse_expression(x), {"ID": BIGINT}, REGISTRY), context, WHOLE)
-        for x in (text, "ABS(COUNTED(CAST(ID AS INT)))")
-    ]
-    spark = open_session(extra=INTERPRETED)
-    register(spark, python)
-    rows = spark.sql(
-        f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM range(0, 20, 1, 1)"
-    ).collect()
-    assert {row.c0 for row in rows} == {"more"}
-    assert sorted(row.c1 for row in rows) == list(range(1, 21))
+@pytest.mark.parametrize(
+    "text", ["CASE WHEN COUNTED(ID) > 0 THEN 'more' ELSE 'none' END", "ABS(COUNTED(ID))", "COUNTED(ID) BETWEEN 1 AND 9"]
+)
+def test_a_function_is_called_once_a_row(text: str) -> None:
+    before = _calls
+    evaluate = compile_expression(bind(parse_expression(text), {"ID": INTEGER}, REGISTRY), Options(nested=True))
+    evaluate(Columns({"ID": [None, *range(19)]}, 20), {})
+    assert _calls == before + 20
