@@ -13,24 +13,28 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StringType
 
+from kestrel_sql.expressions.columns import Columns
+from kestrel_sql.expressions.compiled import Compiled
+from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.compile import sql as s
-from kestrel_sql.spark.compile.context import Context, PythonCalls
-from kestrel_sql.spark.compile.expressions import compile_closed
-from kestrel_sql.spark.compile.python_functions import register
+from kestrel_sql.spark.io.columns import to_array, to_list
 from kestrel_sql.spark.runtime.session import open_session
+from kestrel_sql.spark.types import schema_text, to_spark
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.schema import Column as SqlColumn
+from kestrel_sql.types.schema import Role
 from tests.bench.measure import interleaved, machine, median_ratio
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "5"))
@@ -101,28 +105,37 @@ def _rows(spark: SparkSession, count: int) -> DataFrame:
         "id * 1000 AS SEEN",
     )
     frame.cache().count()
-    frame.createOrReplaceTempView("bench_rows")
     return frame
 
 
-def _ours(spark: SparkSession, texts: dict[str, Callable[[], Column]]) -> DataFrame:
-    python = PythonCalls()
-    context = Context({name: s.column(name) for name in COLUMNS}, python, nested=True)
-    trees = [compile_closed(bind(parse_expression(text), COLUMNS), context, text) for text in texts]
-    register(spark, python)
-    return spark.sql(
-        f"SELECT {', '.join(f'{s.to_text(tree)} AS c{i}' for i, tree in enumerate(trees))} FROM bench_rows"
-    )
+def _ours(rows: DataFrame, texts: Iterable[str]) -> DataFrame:
+    compiled = {f"c{i}": _compiled(text) for i, text in enumerate(texts)}
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = Columns({name: to_list(batch.column(name)) for name in COLUMNS}, batch.num_rows)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    to_array(each(columns, {}), SqlColumn(name, each.bound.type, Role.VALUE))
+                    for name, each in compiled.items()
+                ],
+                names=list(compiled),
+            )
+
+    schema = schema_text({name: to_spark(each.bound.type) for name, each in compiled.items()})
+    return rows.select(*COLUMNS).mapInArrow(run, schema)
+
+
+def _compiled(text: str) -> Compiled:
+    return Compiled(bind(parse_expression(text), COLUMNS), Options(nested=True))
 
 
 def _run(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _compare(
-    spark: SparkSession, name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int
-) -> None:
-    ours = _ours(spark, texts)
+def _compare(name: str, texts: dict[str, Callable[[], Column]], rows: DataFrame, rounds: int) -> None:
+    ours = _ours(rows, texts)
     by_hand = rows.select(*(make().alias(f"c{i}") for i, make in enumerate(texts.values())))
     times = interleaved({"ours": partial(_run, ours), "by hand": partial(_run, by_hand)}, rounds)
     a, b = (statistics.median(times[way]) for way in ("ours", "by hand"))
@@ -130,9 +143,9 @@ def _compare(
     sys.stdout.write(f"{name}: {len(texts)} expressions, ours {a:.2f} s, by hand {b:.2f} s, ratio {ratio:.2f}\n")
 
 
-def _each(spark: SparkSession, texts: dict[str, Callable[[], Column]], rows: DataFrame) -> None:
+def _each(texts: dict[str, Callable[[], Column]], rows: DataFrame) -> None:
     for text, make in texts.items():
-        _compare(spark, text, {text: make}, rows, 3)
+        _compare(text, {text: make}, rows, 3)
 
 
 def _planning() -> None:
@@ -149,12 +162,10 @@ def _planning() -> None:
         between = time.process_time()
         session.execute(parsed)
         end = time.process_time()
-        python = PythonCalls()
-        context = Context({name: s.column(name) for name in COLUMNS}, python, nested=True)
         for expression in NATIVE:
             bound = bind(parse_expression(expression), COLUMNS)
             begin = time.process_time()
-            s.to_text(compile_closed(bound, context, expression))
+            Compiled(bound, Options(nested=True))
             end += time.process_time() - begin
         times.append((between - start, end - between))
     parse, plan = (statistics.median(side) * 1000 for side in zip(*times, strict=True))
@@ -170,9 +181,9 @@ def main() -> None:
     sys.stdout.write(f"{ROWS} rows, {ROUNDS} rounds, {machine()}\n")
     spark = open_session(extra={"spark.driver.memory": "1500m", "spark.ui.showConsoleProgress": "false"})
     rows = _rows(spark, ROWS)
-    _compare(spark, "native", NATIVE, rows, ROUNDS)
-    _compare(spark, "Arrow", ARROW, rows, ROUNDS)
-    _compare(spark, "mixed", {**dict(list(NATIVE.items())[:17]), **ARROW}, rows, ROUNDS)
+    _compare("native", NATIVE, rows, ROUNDS)
+    _compare("Arrow", ARROW, rows, ROUNDS)
+    _compare("mixed", {**dict(list(NATIVE.items())[:17]), **ARROW}, rows, ROUNDS)
     if EACH:
-        _each(spark, {**NATIVE, **ARROW}, rows)
+        _each({**NATIVE, **ARROW}, rows)
     spark.stop()
