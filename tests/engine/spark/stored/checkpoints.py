@@ -99,9 +99,7 @@ class Run:
             has_task_pages=True,
         )
         self.skip(given)
-        frame = self.pipeline.frame(
-            self.runner.read(self.stream), pages=self.pages, tasks=tasks, has_task_pages=True
-        )
+        frame = self.pipeline.frame(self.runner.read(self.stream), pages=self.pages, tasks=tasks, has_task_pages=True)
         found: list[Any] = []
         writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(batch.toArrow().to_pylist()))
         writer = writer.outputMode("update").option("checkpointLocation", str(self.checkpoint))
