@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,14 +52,12 @@ def of_a_user(name: str, body: Callable[..., Any], returns: SqlType) -> Callable
     return call
 
 
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half of a character beyond U+FFFF, which no UTF-8 has."""
-
 _CLASSES: dict[SqlType, tuple[type, ...]] = {
     t.BOOLEAN: (bool,),
     t.INTEGER: (int,),
     t.BIGINT: (int,),
     t.DOUBLE: (float, int),
+    t.STRING: (str,),
     t.BYTES: (bytes,),
     t.TIME: (int,),
     t.DATE: (int,),
@@ -80,8 +77,6 @@ def _is_of(value: Any, sql_type: SqlType) -> bool:
             return isinstance(value, dict) and all(_is_of(k, key) and _is_of(v, item) for k, v in value.items())
         case t.Struct():
             return isinstance(value, dict)
-        case t.STRING:
-            return isinstance(value, str) and _HALF.search(value) is None
         case _:
             return isinstance(value, _CLASSES[sql_type]) and (sql_type not in _BITS or _fits(value, _BITS[sql_type]))
 

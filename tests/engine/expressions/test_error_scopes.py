@@ -46,7 +46,13 @@ def half() -> str:
     return "\ud83d"
 
 
-REGISTRY = FUNCTIONS.with_functions(counted, boom, wrong, half)
+@scalar("(value INT) -> DOUBLE")
+def real(value: int) -> Any:
+    """Return an int as the DOUBLE."""
+    return value
+
+
+REGISTRY = FUNCTIONS.with_functions(counted, boom, wrong, half, real)
 WHOLE = "whole"
 
 
@@ -101,7 +107,8 @@ NESTED = {
     "WRONG('text')": failed(),
     "WRONG('large')": failed(),
     "WRONG('missing')": failed(),
-    "HALF()": failed(),
+    "HALF()": Expected("\ud83d"),
+    "REAL(2)": Expected(2.0),
 }
 FLAT = {
     "ARRAY[1, 1 / 0]": failed(),
@@ -135,7 +142,9 @@ def found(text: str, options: Options) -> Expected:
     ("text", "nested", "preserve", "expected"), CASES, ids=[f"{text} nested={nested}" for text, nested, *_ in CASES]
 )
 def test_scope(text: str, nested: bool, preserve: bool, expected: Expected) -> None:
-    assert found(text, Options(nested=nested, preserve_nulls=preserve)) == expected
+    outcome = found(text, Options(nested=nested, preserve_nulls=preserve))
+    assert outcome == expected
+    assert type(outcome.value) is type(expected.value)
 
 
 @pytest.mark.parametrize(
