@@ -106,16 +106,18 @@ def mapped(
         retry: whether the function may be called a second time with the same arguments.
     """
     whole = nulls is Nulls.BODY or not any(None in column for column in operands)
-    if retry and whole and not failures:
+    if retry and not failures and (whole or nulls):
         try:
-            return list(map(body, *operands))
+            if whole:
+                return list(map(body, *operands))
+            return [without if None in values else body(*values) for values in zip(*operands, strict=True)]
         except Exception:  # noqa: BLE001 - each row is tried by itself below
             pass
     found: Column = [without] * len(operands[0])
     for at, values in enumerate(zip(*operands, strict=True)):
         if at in failures:
             continue
-        if not whole and any(value is None for value in values):
+        if not whole and None in values:
             if nulls is None:
                 failures[at] = NullOperandError("an operand is NULL")
             continue
@@ -310,13 +312,18 @@ def _(node: e.Between, bound: Bound, options: Options) -> Evaluate:
 def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
     of, *types = (child.type for child in bound.children)
     equalities = [item_equality(of, sql_type) for sql_type in types]
+    operand, *given = _operands(bound, options)
+    constants = [each.value for each in given if isinstance(each, Constant)]
+    if len(constants) == len(given) and {*equalities} == {operator.eq}:
+        known = frozenset(constants) - {None}
+        return _applied(known.__contains__, [operand], Nulls.BODY)
 
     def body(value: Any, *items: Any) -> bool:
         return value is not None and any(
             item is not None and equal(value, item) for equal, item in zip(equalities, items, strict=True)
         )
 
-    return _applied(body, _operands(bound, options), Nulls.BODY)
+    return _applied(body, [operand, *given], Nulls.BODY)
 
 
 @_compile.register

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,12 @@ def test_functions_of_a_file_are_pickled_by_value(written):
     cloudpickle = pytest.importorskip("pyspark.cloudpickle")
     triple = load_functions(written(GOOD))[0]
     assert cloudpickle.loads(cloudpickle.dumps(triple.body))(5) == 15
+
+
+def test_built_in_functions_are_pickled_by_name():
+    functions = {overload.function for name in FUNCTIONS for overload in FUNCTIONS.get(name)}
+    assert len(functions) > 150
+    assert [f.name for f in functions if pickle.loads(pickle.dumps(f)) is not f] == []
 
 
 @pytest.mark.parametrize(

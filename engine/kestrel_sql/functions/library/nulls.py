@@ -14,7 +14,10 @@ def coalesce(first: Any, *others: Any) -> Any:
 
     Example: COALESCE(CAST(NULL AS STRING), 'b', 'c') -> 'b'
     """
-    return next((value for value in (first, *others) if value is not None), None)
+    for value in (first, *others):
+        if value is not None:
+            return value
+    return None
 
 
 @scalar("(value T, fallback T) -> T", nulls=Nulls.BODY)

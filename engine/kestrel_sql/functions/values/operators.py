@@ -13,6 +13,7 @@ from typing import Any
 
 from kestrel_sql.functions.values.equality import equality_key, sort_key
 from kestrel_sql.java.numbers import ROUNDING, java_double, round_decimal, wrap_integer
+from kestrel_sql.java.utf16 import units
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal, is_container
@@ -48,7 +49,9 @@ def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> 
             return _as_written
         case t.BIGINT if other == t.DOUBLE:
             return float
-        case t.STRING | t.BYTES if is_order:
+        case t.STRING if is_order:
+            return units
+        case t.BYTES if is_order:
             return sort_key
         case _ if is_container(sql_type):
             return equality_key
