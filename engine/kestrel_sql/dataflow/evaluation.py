@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Indices, Log, Part, Rows
+from kestrel_sql.dataflow.rows import Cells, Entry, Indices, Log, Part, Rows
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
@@ -36,11 +36,11 @@ class StepLog:
         self, log: Log, rows: Rows, at: int, message: str, error: Exception | None = None, kind: int = PROCESSING
     ) -> None:
         """Log that a row failed; of errors only those of a user's function are named as the cause."""
-        cause = [str(error)] if isinstance(error, UserFunctionError) else []
+        cause = (str(error),) if isinstance(error, UserFunctionError) else ()
         shown = None
         if self.logs_rows and rows.value.has(at):
             shown = json_row(cells.values()[at] for cells in rows.value.cells)
-        log.add(rows, at, kind, self.logger, message, cause, shown)
+        log.add(rows, at, Entry(kind=kind, logger=self.logger, message=message, cause=cause, record=shown))
 
 
 class Expressions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -195,19 +195,21 @@ class Rows:
         return replace(self, positions=[(*each, number) for each, number in zip(before, numbers, strict=True)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An entry of the processing log; what it is about is known elsewhere."""
+
+    kind: int
+    logger: str
+    message: str
+    cause: tuple[str, ...] = ()
+    record: str | None = None
+
+
 class Log(Protocol):
     """Takes the entries of the processing log about the rows of a batch."""
 
-    def add(
-        self,
-        rows: Rows,
-        at: int,
-        kind: int,
-        logger: str,
-        message: str,
-        cause: Iterable[str],
-        record: str | None,
-    ) -> None:
+    def add(self, rows: Rows, at: int, entry: Entry) -> None:
         """Add an entry about the row at an index of `rows`."""
         ...
 

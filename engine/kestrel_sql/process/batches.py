@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kestrel_sql.dataflow.log_entries import FATAL
-from kestrel_sql.dataflow.rows import Ordinal, Output, Rows
+from kestrel_sql.dataflow.rows import Entry, Ordinal, Output, Rows
 from kestrel_sql.operators.operator import Window
 from kestrel_sql.topics.records import LogEntry, Record
 
@@ -36,44 +36,24 @@ class Made:
     records: list[tuple[Ordinal, Record, Record]] = field(default_factory=list)
     entries: list[tuple[Ordinal, LogEntry]] = field(default_factory=list)
 
-    def add(
-        self,
-        rows: Rows,
-        at: int,
-        kind: int,
-        logger: str,
-        message: str,
-        cause: Iterable[str],
-        record: str | None,
-    ) -> None:
+    def add(self, rows: Rows, at: int, entry: Entry) -> None:
         """Add an entry of the processing log about a row."""
         ordinal, about = rows.origin.ordinals[rows.at[at]], rows.origin.causes[rows.at[at]]
-        if rows.positions is not None:
-            ordinal += rows.positions[at]
-        self.log(ordinal, about, kind, logger, message, cause, record)
+        self.log(ordinal if rows.positions is None else ordinal + rows.positions[at], about, entry)
 
-    def log(
-        self,
-        ordinal: Ordinal,
-        about: Record,
-        kind: int,
-        logger: str,
-        message: str,
-        cause: Iterable[str],
-        record: str | None,
-    ) -> None:
+    def log(self, ordinal: Ordinal, about: Record, entry: Entry) -> None:
         """Add an entry of the processing log about a source record."""
-        entry = LogEntry(
-            kind=kind,
-            logger=logger,
-            message=message,
+        logged = LogEntry(
+            kind=entry.kind,
+            logger=entry.logger,
+            message=entry.message,
             topic=about.topic,
             partition=about.partition,
             offset=about.offset,
-            cause=tuple(cause),
-            record=record,
+            cause=entry.cause,
+            record=entry.record,
         )
-        self.entries.append((ordinal, entry))
+        self.entries.append((ordinal, logged))
 
     def end(self) -> Ordinal | None:
         """The place of the row that ended the query, if one did."""

@@ -9,7 +9,7 @@ from itertools import chain
 from kestrel_sql.dataflow.graph import Chain, Graph, Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, late_entry
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Listed, Ordinal, Output, Part, Rows
+from kestrel_sql.dataflow.rows import Entry, Listed, Ordinal, Output, Part, Rows
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.late import Late, note_row, take
 from kestrel_sql.operators.operator import Key, PacksState, Row, Scope, State
@@ -211,7 +211,8 @@ def _processed(stateful: Stateful, row: _Given, state: State, made: Made) -> Ite
     except Exception as error:  # noqa: BLE001 - any error of an aggregate fails this query and no other
         state[FAILED] = True
         message = f"Exception caught in process. {describe(error)}"
-        made.log(row.ordinal, row.cause, FATAL, stateful.logger, message, (describe(error),), None)
+        entry = Entry(kind=FATAL, logger=stateful.logger, message=message, cause=(describe(error),))
+        made.log(row.ordinal, row.cause, entry)
         return
     note_row(state, lambda: row)
     for position, each in enumerate(outputs):

@@ -9,7 +9,7 @@ from typing import Any
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
-from kestrel_sql.dataflow.rows import Listed, Ordinal, Part, Rows, Values
+from kestrel_sql.dataflow.rows import Entry, Listed, Ordinal, Part, Rows, Values
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import causes
 from kestrel_sql.formats.table import decoder
@@ -87,7 +87,7 @@ class Reader:
         except SerdeError as error:
             if not self._read.silent:
                 data = record.key if part == "key" else record.value
-                self._failed(made, ordinal, record, f"{part}: {error}", causes(error), data)
+                self._failed(made, ordinal, record, f"{part}: {error}", tuple(causes(error)), data)
             return
         whole = None if value is None else (*value, *self._added(record, key, window))
         found.add(key, whole, ordinal, record, window)
@@ -110,10 +110,12 @@ class Reader:
             found.add(message.key, whole, ordinal, record, None)
 
     def _failed(
-        self, made: Made, ordinal: Ordinal, record: Record, message: str, cause: Sequence[str], data: bytes | None
+        self, made: Made, ordinal: Ordinal, record: Record, message: str, cause: tuple[str, ...], data: bytes | None
     ) -> None:
         shown = base64_of(data) if self._read.logs_rows else None
-        made.log(ordinal, record, self._kind, self._logger, message, cause, shown)
+        made.log(
+            ordinal, record, Entry(kind=self._kind, logger=self._logger, message=message, cause=cause, record=shown)
+        )
 
 
 def header(headers: Headers, name: str | None) -> Any:

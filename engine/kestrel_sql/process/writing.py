@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, json_row
-from kestrel_sql.dataflow.rows import Rows, Values
+from kestrel_sql.dataflow.rows import Entry, Rows, Values
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import causes, describe
 from kestrel_sql.formats.table import encoder
@@ -43,7 +43,8 @@ class Writer:
             except SerdeError as error:
                 shown = json_row(value) if self._write.logs_rows and value is not None else None
                 why = (describe(error), *causes(error))
-                made.log(ordinal, cause, self._kind, self._logger, str(error), why, shown)
+                entry = Entry(kind=self._kind, logger=self._logger, message=str(error), cause=why, record=shown)
+                made.log(ordinal, cause, entry)
                 continue
             record = Record(topic=self._write.topic, key=data, value=written, timestamp=timestamp, headers=headers)
             made.records.append((ordinal, record, cause))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kestrel_sql.dataflow.build import BUILDERS
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
-from kestrel_sql.dataflow.rows import Listed, Part, Rows
+from kestrel_sql.dataflow.rows import Entry, Listed, Part, Rows
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.schemas import result_schema
@@ -27,10 +27,8 @@ class _Entries:
 
     found: list[LogEntry]
 
-    def add(
-        self, rows: Rows, at: int, kind: int, logger: str, message: str, cause: Iterable[str], record: str | None
-    ) -> None:
-        self.found.append(LogEntry(kind=kind, logger=logger, message=message))
+    def add(self, rows: Rows, at: int, entry: Entry) -> None:
+        self.found.append(LogEntry(kind=entry.kind, logger=entry.logger, message=entry.message))
 
 
 class RowSteps:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kestrel_sql.dataflow.graph import Chain
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Rows
+from kestrel_sql.dataflow.rows import Cells, Entry, Rows
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, parts_of, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.cells import Arrow, part_of, structs_of
@@ -30,19 +30,9 @@ class _Entries:
 
     found: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
-    def add(
-        self,
-        rows: Rows,
-        at: int,
-        kind: int,
-        logger: str,
-        message: str,
-        cause: Iterable[str],
-        record: str | None,
-    ) -> None:
+    def add(self, rows: Rows, at: int, entry: Entry) -> None:
         """Add an entry about a row."""
-        entry = {"kind": kind, "logger": logger, "message": message, "cause": [*cause], "record": record}
-        self.found.setdefault(rows.at[at], []).append(entry)
+        self.found.setdefault(rows.at[at], []).append({**asdict(entry), "cause": [*entry.cause]})
 
 
 def run_stage(stage: Mapping[int, Chain]) -> Pass:
