@@ -20,6 +20,7 @@ from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
 from kestrel_sql.admin.answer import table
+from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.prompt import prompt_session, run_shell
@@ -244,7 +245,7 @@ def test_a_table_takes_no_bare_values(engine: MemoryEngine, tmp_path: Path) -> N
         Inputs({"t": [file]}, InputShape.PLAIN).feed(engine)
 
 
-def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None:
+def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine, tmp_path: Path) -> None:
     lines: list[str | type[BaseException]] = [
         "",
         "help",
@@ -253,6 +254,7 @@ def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None
         STREAM,
         "SHOW STREAMS;",
         "exit",
+        "SHOW TABLES;",
     ]
     asked = iter(lines)
 
@@ -264,14 +266,13 @@ def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine) -> None
 
     out, errors = StringIO(), StringIO()
     console = Console(file=errors)
+    display = Display(Console(file=out), console)
+    commands = ClientCommands(lambda text: run_text(engine, text, display, Inputs({}), BadRecords(print)), display)
 
-    def execute(text: str) -> bool:
-        return run_text(engine, text, Display(Console(file=out), console), Inputs({}), BadRecords(print))
-
-    run_shell(engine, Console(file=out), console, None, run=execute, ask=ask)
+    run_shell(engine, display.out, console, None, run=lambda text: commands.execute(text, tmp_path), ask=ask)
     assert "KAFKA" in out.getvalue()
     assert "SYNTAX" in errors.getvalue()
-    assert next(asked, None) is None
+    assert [*asked] == ["SHOW TABLES;"]
 
 
 def test_completion_offers_names_before_keywords(engine: MemoryEngine) -> None:
@@ -329,6 +330,9 @@ def test_values_as_text() -> None:
         ("", True),
         ("help", True),
         ("exit;", True),
+        ("set cli column-width 20", True),
+        ("RUN SCRIPT 'a b.sql'", True),
+        ("SET 'x'='y'", False),
         ("SELECT 1", False),
         ("SELECT 1;", True),
         ("SELECT 1;  -- that is all", True),

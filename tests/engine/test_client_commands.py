@@ -82,6 +82,7 @@ PIPED = [
     ("SHOW TABLES;\nnonsense;\nSHOW STREAMS;", 1, ["Table Name"], "at 2:1"),
     ("SHOW TABLES; exit; nonsense;", 0, ["Table Name"], ""),
     ("SHOW STREAMS", 1, [], "a statement ends with a semicolon"),
+    ("set cli wrap off\nSET CLI COLUMN-WIDTH 9\nSHOW TABLES;\nquit\n", 0, ["Table Name"], ""),
 ]
 
 
@@ -100,6 +101,13 @@ def test_piped_statements_run_as_they_come(
     found = capsys.readouterr()
     assert [line.partition("\t")[0] for line in found.out.splitlines()] == shown
     assert said in found.err
+
+
+@pytest.mark.rules("R15.4")
+def test_help_says_what_can_be_typed(tmp_path: Path) -> None:
+    prompt = Prompt(tmp_path)
+    assert prompt.execute("help")
+    assert "SHOW STREAMS|TABLES" in prompt.out.getvalue()
 
 
 @pytest.mark.rules("R15.1")

@@ -1,4 +1,4 @@
-"""Runs the commands that ksqlDB's prompt keeps to itself: RUN SCRIPT, VERSION, SET CLI and EXIT (rules R15)."""
+"""Runs the commands that ksqlDB's prompt keeps to itself: HELP, RUN SCRIPT, VERSION, SET CLI and EXIT (rules R15)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from kestrel_sql.errors import EngineError, StatementError, unreadable
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.sql.parse.parser import place_of, placed_text, statements_of
 from kestrel_sql.sql.parse.tokens import StatementTokens, span_of
+
+HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
+SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
+SET 'property' = 'value'.
+RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is,
+SET CLI COLUMN-WIDTH n and SET CLI WRAP ON|OFF change how tables look.
+A push query (EMIT CHANGES) shows what its sources hold now and ends.
+Tab completes what fits: sources after FROM, columns after SELECT, properties in WITH.
+The arrow keys go back to earlier statements, Ctrl-R searches them.
+Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
 
 _LEAVING = (["EXIT"], ["QUIT"])
 
@@ -66,6 +76,8 @@ class ClientCommands:
             raise Leave
         try:
             match words:
+                case ["HELP"]:
+                    self.display.say(HELP)
                 case ["VERSION"]:
                     self.display.say(f"Version: {engine_version()}")
                 case ["RUN", "SCRIPT", "STRING_VALUE"]:

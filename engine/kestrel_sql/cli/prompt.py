@@ -15,16 +15,6 @@ from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.texts import COMMENT, WELCOME, is_complete
 from kestrel_sql.queries.engine import MemoryEngine
 
-HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
-SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
-SET 'property' = 'value'.
-RUN SCRIPT 'file' executes the statements of a file, VERSION says which Kestrel this is,
-SET CLI COLUMN-WIDTH n and SET CLI WRAP ON|OFF change how tables look.
-A push query (EMIT CHANGES) shows what its sources hold now and ends.
-Tab completes what fits: sources after FROM, columns after SELECT, properties in WITH.
-The arrow keys go back to earlier statements, Ctrl-R searches them.
-Ctrl-C gives up a statement or stops a query, exit or Ctrl-D leaves."""
-
 
 def run_shell(
     engine: MemoryEngine,
@@ -49,11 +39,8 @@ def run_shell(
             continue
         except EOFError:
             return
-        word = COMMENT.sub("", text).strip().rstrip(";").strip().lower()
         try:
-            if word == "help":
-                out.print(HELP, markup=False, highlight=False)
-            elif word:
+            if COMMENT.sub("", text).strip(" \n;"):
                 _guarded(run, text, errors)
         except Leave:
             return

@@ -15,6 +15,8 @@ WELCOME = "Kestrel: ksqlDB's language on Apache Spark, topics in memory. A state
 
 COMMENT = re.compile(r"--[^\n]*")
 _TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_LINE = re.compile(r"exit|quit|help|version|set\s+cli\b.*|run\s+script\s+''", re.IGNORECASE)
+"""A command of the shell, which needs no semicolon."""
 
 
 def run_text(engine: MemoryEngine, text: str, display: Display, inputs: Inputs, bad: BadRecords) -> bool:
@@ -52,9 +54,8 @@ def piped_texts(lines: Iterable[str]) -> Iterator[str]:
 def is_complete(text: str) -> bool:
     """Whether Enter hands a text over.
 
-    It ends in a semicolon that stands in no text, name or comment, or is a word of the shell.
+    It ends in a semicolon that stands in no text, name or comment, or is a command of the shell.
     """
     bare = COMMENT.sub("", _TEXT.sub("''", text)).strip()
     left_open = any(bare.replace("''", "").count(quote) for quote in "'\"`")
-    word = bare.lower()
-    return not word or word in ("exit", "quit", "help") or (bare.endswith(";") and not left_open)
+    return not bare or bool(_LINE.fullmatch(bare)) or (bare.endswith(";") and not left_open)
