@@ -146,12 +146,14 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _is_offset(text: str) -> bool:
-    """Whether it is the offset of a source: a number, or one for each partition of each topic."""
+    """Whether it is the offset of a source: a number, that of files, or one for each partition of each topic."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return False
     if not isinstance(found, dict):
         return type(found) is int
+    if found.keys() == {"logOffset"}:
+        return type(found["logOffset"]) is int
     places = [place for each in found.values() for place in (each.items() if isinstance(each, dict) else [("", None)])]
     return all(partition.isdecimal() and type(offset) is int for partition, offset in places)

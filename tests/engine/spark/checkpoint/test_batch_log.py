@@ -65,7 +65,15 @@ def nothing(folder: Path) -> None:
     pass
 
 
-@pytest.mark.parametrize("change", [nothing, remove("commits/2"), remove("offsets/0", "commits/0")])
+@pytest.mark.parametrize(
+    "change",
+    [
+        nothing,
+        remove("commits/2"),
+        remove("offsets/0", "commits/0"),
+        replace_("offsets/2", 'v1\n{}\n{"logOffset":2}'),
+    ],
+)
 def test_what_spark_leaves_has_no_flaw(checkpoint: Path, change: Callable[[Path], None]) -> None:
     change(checkpoint)
     assert list(batch_log_flaws(checkpoint)) == []
@@ -85,6 +93,7 @@ def test_what_spark_leaves_has_no_flaw(checkpoint: Path, change: Callable[[Path]
         (replace_("offsets/2", 'v1\n{"batchTimestampMs":"1"}\n{}'), "offsets/2 is no list of offsets"),
         (replace_("offsets/2", 'v1\n{}\n{"in":{"0":"1"}}'), "offsets/2 is no list of offsets"),
         (replace_("offsets/2", 'v1\n{}\n{"in":{"x":1}}'), "offsets/2 is no list of offsets"),
+        (replace_("offsets/2", 'v1\n{}\n{"logOffset":"2"}'), "offsets/2 is no list of offsets"),
         (replace_("offsets/2", 'v1\n{}\n"in"'), "offsets/2 is no list of offsets"),
         (replace_("commits/1", 'v1\n{"nextBatchWatermarkMs":"0"}'), "commits/1 is no record of a batch"),
         (damage("offsets/2", b""), "offsets/2 is no list of offsets"),
