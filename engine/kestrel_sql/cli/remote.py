@@ -25,7 +25,7 @@ from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import DefineVariable, Query, SetProperty, UndefineVariable, UnsetProperty
-from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text
 from kestrel_sql.sql.parse.variables import known_name
 
 PASSWORD_VARIABLE = "KESTREL_PASSWORD"
@@ -132,7 +132,7 @@ class RemoteServer:
                 self._send(parsed, display)
 
     def _send(self, parsed: ParsedStatement, display: Display) -> None:
-        text = parsed.text.rstrip().removesuffix(";") + ";"
+        text = placed_text(parsed.text.rstrip().removesuffix(";") + ";", parsed.span)
         for entity in self.ask("POST", "/ksql", self._body(text)):
             self.sequence = max(self.sequence, entity.get("commandSequenceNumber", -1))
             show_entity(display, entity)

@@ -128,12 +128,13 @@ class Inserter(Protocol):
 class QueryFigures:
     """A persistent query at one moment; rows, bad and late records since the server started.
 
-    `lag` is in records, `lags` the same by topic.
+    `lag` is in records, `lags` the same by topic. `line` is that of the statement in the text that brought it.
     """
 
     id: str
     state: str
     statement: str
+    line: int | None
     sources: tuple[str, ...]
     sink: str | None
     rows_in: int

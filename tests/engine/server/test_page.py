@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
@@ -30,6 +31,23 @@ ROWS = """
       STRUCT(big := 9007199254740993, half := 2.0), MAP('k' := 9007199254740993));
     INSERT INTO exact (id, price) VALUES (2, 27.00);
 """
+
+
+SEEN: dict[str, Any] = {
+    "state": "RUNNING", "service": "x", "push_clients": 0, "pull_queries": 0, "rows_inserted": 0,
+    "history": {}, "sources": [], "queries": [], "errors": [], "bad_records": 0,
+}  # fmt: skip
+
+
+def source(name: str) -> dict[str, Any]:
+    return {"name": name, "kind": "STREAM", "topic": name, "keyFormat": "KAFKA", "valueFormat": "JSON",
+            "windowed": False, "columns": []}  # fmt: skip
+
+
+def query(name: str, sources: list[str], sink: str | None) -> dict[str, Any]:
+    return {"id": name, "state": "RUNNING", "statement": "SELECT\n1;", "line": None, "sources": sources, "sink": sink,
+            "rows_in": 0, "rows_out": 0, "lag": 0, "lags": {}, "bad_records": 0, "late_records": 0,
+            "error": ""}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +143,8 @@ def test_the_prompt_runs_statements_and_queries_one_after_another(page: Page) ->
     shown, pulled, refused = page.locator("#result .result").all()
     expect(shown.locator("td", has_text="ksql.service.id").first).to_be_attached()
     expect(shown).to_contain_text("Partitions")
-    assert shown.locator("pre").count() == 1, "the statement; everything else is in tables"
+    assert shown.locator("pre").locator("visible=true").count() == 1, "the statement; everything else is in tables"
+    assert shown.locator("td summary").inner_text() == "CREATE TABLE TOTALS WITH (CLEAN\u2026"
     expect(pulled.locator("thead")).to_contain_text("ITEM")
     expect(refused.get_by_role("alert")).to_contain_text("Line: 4, Col: 8")
     grid = shown.locator(".grid", has_text="ksql.service.id").last
@@ -186,6 +205,7 @@ def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size:
     expect(page.locator("#queries .one-line")).to_have_text(
         re.compile("^CREATE TABLE TOTALS AS SELECT ORDERS.ITEM ITEM,")
     )
+    expect(page.locator("#queries .detail")).to_contain_text("Line 4 of the text that was sent")
     expect(page.locator("#queries pre")).to_contain_text("CREATE TABLE TOTALS WITH (CLEANUP_POLICY='compact',")
     page.keyboard.press("Escape")
     query.click()
@@ -193,17 +213,39 @@ def test_the_application_is_a_graph_and_a_query_shows_its_plan(page: Page, size:
     assert width(page) <= size["width"]
 
 
+@pytest.mark.parametrize("size", SIZES, ids=["1280", "390"])
+def test_a_wide_application_can_be_read_without_scrolling_aside(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    names = [f"REVENUE_OF_COUNTRY_{n}" for n in range(6)]
+    sources = [source(name) for name in ("ORDERS", "CUSTOMERS", "JOINED", *names)]
+    queries = [query("JOIN_0", ["ORDERS", "CUSTOMERS"], "JOINED")]
+    queries += [query(f"CTAS_{name}_1", ["JOINED"], name) for name in names]
+    queries.append(query("INSERTQUERY_8", ["JOINED"], "ORDERS"))
+    page.route("**/ui/data", lambda route: route.fulfill(json={**SEEN, "sources": sources, "queries": queries}))
+    nodes = page.locator("#application .node")
+    expect(nodes).to_have_count(len(sources) + len(queries) + 1)
+    room = page.locator("#application")
+    assert room.evaluate("node => node.scrollWidth <= node.clientWidth")
+    texts = nodes.locator("span")
+    assert texts.evaluate_all("all => all.filter((each) => each.scrollWidth > each.clientWidth).length") == 0
+    assert texts.evaluate_all("all => Math.min(...all.map((each) => each.getBoundingClientRect().height))") >= 13
+    boxes = [node.bounding_box() for node in nodes.all()]
+    assert all(
+        one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
+        or one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        for at, one in enumerate(boxes) if one for other in boxes[:at] if other
+    ), "no node lies on another"  # fmt: skip
+
+
 def test_queries_are_sorted_and_the_log_is_folded(page: Page, url: str) -> None:
     page.route(
         "**/ui/data",
         lambda route: route.fulfill(
             json={
-                "state": "RUNNING", "service": "x", "push_clients": 0, "pull_queries": 0, "rows_inserted": 0,
-                "history": {}, "sources": [], "bad_records": 400,
+                **SEEN, "bad_records": 400,
                 "queries": [
-                    {"id": f"Q_{n}", "state": "ERROR" if n == 1 else "RUNNING", "statement": "SELECT\n1;",
-                     "sources": ["A"], "sink": None, "rows_in": n * 7 % 3, "rows_out": 0, "lag": 0, "lags": {},
-                     "bad_records": 0, "error": "the disk is full" if n == 1 else ""}
+                    {**query(f"Q_{n}", ["A"], None), "rows_in": n * 7 % 3,
+                     **({"state": "ERROR", "error": "the disk is full"} if n == 1 else {})}
                     for n in range(3)
                 ],
                 "errors": [

@@ -53,9 +53,11 @@ def test_queries_and_prints(server: Running) -> None:
         shell,
         "CREATE STREAM hops (id INT KEY, n INT) WITH (KAFKA_TOPIC='hops', VALUE_FORMAT='JSON', PARTITIONS=1);"
         "CREATE TABLE sums AS SELECT id, SUM(n) AS total FROM hops GROUP BY id;"
+        "\n\nINSERT INTO hops SELECT * FROM hops WHERE id < 0;"
         "INSERT INTO hops (id, n) VALUES (1, 5); INSERT INTO hops (id, n) VALUES (1, 7);",
     )
     eventually(lambda: "12" in run(shell, "SELECT * FROM sums WHERE id = 1;")[1])
+    assert [query.line for query in server.service.figures().queries] == [1, 3]
     done, said = run(shell, "SELECT id, n AS `a,b` FROM hops EMIT CHANGES LIMIT 2; PRINT hops FROM BEGINNING LIMIT 1;")
     assert done
     assert said.splitlines()[:4] == ["ID | a,b", "1 | 5", "1 | 7", "Limit Reached"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kestrel_sql.server.service import QueryFigures
 from kestrel_sql.server.serving.backend import Backend
 
 
-def query_figures(engine: Backend) -> list[QueryFigures]:
-    """The figures of all persistent queries; any thread may ask."""
+def query_figures(engine: Backend, lines: Mapping[str, int]) -> list[QueryFigures]:
+    """The figures of all persistent queries, whose statements stand on these lines; any thread may ask."""
     view, progress, lags, batches = engine.view(), engine.progress(), engine.lags(), engine.batches()
     figures = []
     for query in [*engine.session.queries.values()]:
@@ -18,6 +20,7 @@ def query_figures(engine: Backend) -> list[QueryFigures]:
                 id=query.id,
                 state=view.state(query),
                 statement=query.statement_text,
+                line=lines.get(query.id),
                 sources=query.plan.sources,
                 sink=query.plan.sink,
                 rows_in=rows_in,

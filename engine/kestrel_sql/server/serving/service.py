@@ -307,7 +307,7 @@ class ServedService:
     def figures(self) -> Figures:
         """Everything that is counted."""
         return Figures(
-            queries=query_figures(self._engine),
+            queries=query_figures(self._engine, self._statements.lines),
             push_queries=self._pushes.queries,
             push_clients=self._pushes.clients,
             pull_queries=self._queries.pulled,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard, get_args
 from uuid import uuid4
 
@@ -50,6 +50,8 @@ class Statements:
     host: str
     inserted: int = 0
     """How many rows clients inserted."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """The line of each query's statement in the text that brought it; that of an earlier server is not known."""
 
     def validate(
         self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
@@ -160,6 +162,8 @@ class Statements:
         identity = command_id(statement, dict(self.engine.session.catalog.sources), str(uuid4()))
         status = success(statement, done, dropped)
         self.engine.statuses[identity] = status
+        if done is not None and done.plan is not None and done.plan.query_plan is not None:
+            self.lines[done.plan.query_plan.query_id] = parsed.span.line
         return current_status(parsed.text, identity, status, found.sequence)
 
     def _ends_push(self, control: ControlQuery) -> str | None:

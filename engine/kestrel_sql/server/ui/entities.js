@@ -48,7 +48,15 @@ function listed(name, rows) {
     return table(["Column", "Type", ""], rows.map((row) => [row.name, typeOf(row.schema), (row.type ?? "").toLowerCase()]));
   }
   const heads = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((head) => rows.some((row) => !isEmpty(row[head])) && head !== "@type");
-  return table(heads.map(words), rows.map((row) => heads.map((head) => row[head])));
+  // Statements come last, and leave room for the others until they are opened.
+  const isLong = (head) => rows.some((row) => `${row[head]}`.includes("\n"));
+  const ordered = [...heads.filter((head) => !isLong(head)), ...heads.filter(isLong)];
+  return table(ordered.map(words), rows.map((row) => ordered.map((head) => isLong(head) ? folded(`${row[head]}`) : row[head])));
+}
+
+function folded(text) {
+  const line = text.replace(/\s+/g, " ");
+  return make("details", {}, make("summary", {}, line.length > 32 ? `${line.slice(0, 31)}…` : line), make("pre", {}, text));
 }
 
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Numeral);

@@ -97,7 +97,7 @@ export async function choose(id, open = false) {
     const step = make("p", { id: "step", class: "soft" }, "A step shows its schema when it is chosen.");
     const errors = make("div");
     const view = make("td", { colspan: COLUMNS.length, "data-head": "" }, query.error ? make("p", { class: "bad" }, query.error) : null, errors,
-      numbered(query.statement), graph, step);
+      query.line ? make("p", { class: "soft" }, `Line ${query.line} of the text that was sent:`) : null, numbered(query.statement), graph, step);
     line.detail = make("tr", { class: "detail" }, view);
     line.row.after(line.detail);
     await Promise.all([plan(id, graph, step), explain(id, errors)]);
