@@ -170,7 +170,10 @@ TIMED = replace(
     id="a.yaml::timed",
     statements=(
         SQL[0].replace("N INT", "N BIGINT").replace("'JSON')", "'JSON', timestamp='N')"),
-        SQL[1].replace("SIZE 1 SECOND", "SIZE 1 SECOND, GRACE PERIOD 0 SECONDS").replace("WHERE N > 1 ", ""),
+        SQL[1]
+        .replace("SIZE 1 SECOND", "SIZE 1 SECOND, GRACE PERIOD 0 SECONDS")
+        .replace("WHERE N > 1 ", "")
+        .replace("ITEM;", f"ITEM HAVING ITEM <> '{'W' * 90}';"),
     ),
     inputs=tuple(
         InputRecord(topic="orders", key=1, value={"ITEM": "tea", "N": n}, timestamp=5, headers=(("h", b"x"),), line=5)
@@ -221,6 +224,11 @@ OVERLAPPING = """texts => texts.flatMap((one, at) => texts.slice(at + 1).map((ot
 }).filter(Boolean))"""
 
 
+OVERHANGING = """boxes => boxes.flatMap((box) => [...box.querySelectorAll("text")]
+  .filter((text) => text.getBoundingClientRect().right > box.querySelector("rect").getBoundingClientRect().right)
+  .map((text) => text.textContent))"""
+
+
 @browser_only
 def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
     page.goto(report(tmp_path, [timed()]).as_uri())
@@ -245,6 +253,7 @@ def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
         assert page.locator(".graph rect").evaluate_all(
             "all => all.every(node => node.getBoundingClientRect().right <= innerWidth)"
         )
+        assert page.locator(".graph g").evaluate_all(OVERHANGING) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         letters = "node => node.getBoundingClientRect().width / parseFloat(getComputedStyle(node).fontSize)"
         assert page.locator("table.inputs td.value").first.evaluate(letters) > 12, "no letter by letter"

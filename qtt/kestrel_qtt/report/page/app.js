@@ -147,7 +147,7 @@
     const all = [...each.inputs.map((row, n) => ({ ...row, way: "in", cause: n })), ...each.outputs.map((row, n) => ({ ...row, way: "out", mark: marks.get(n) }))];
     const times = all.flatMap((row) => [timeOf(row), ...(row.window || [])]).filter((time) => Math.abs(time) < 8e15);
     const low = Math.min(...times), span = Math.max(Math.max(...times) - low, 1);
-    const room = Math.min($("case").clientWidth - 44, 780), left = Math.min(130, room * 0.3), width = room - left - 30, letters = Math.floor(left / 6.5);
+    const room = Math.min($("case").clientWidth - 44, 780), left = Math.min(130, room * 0.3), width = room - left - 30;
     const x = (time) => left + 10 + (Math.min(Math.max(time - low, 0), span) / span) * width;
     const lanes = [...new Set(all.map((row) => `${row.way} ${row.topic}`))];
     // On a phone the two ends of the line have no room beside each other.
@@ -155,7 +155,7 @@
     const picture = svg("svg", { viewBox: `0 0 ${left + width + 30} ${lanes.length * 34 + 40 + below}`, width: left + width + 30, role: "img", "aria-label": "records on a time line" });
     lanes.forEach((lane, n) => {
       const y = n * 34 + 20;
-      picture.append(svg("line", { x1: left, y1: y, x2: left + width + 20, y2: y, class: "edge" }), svg("text", { x: 2, y: y + 4 }, lane.length > letters ? `${lane.slice(0, letters - 1)}…` : lane));
+      picture.append(svg("line", { x1: left, y1: y, x2: left + width + 20, y2: y, class: "edge" }), svg("text", { x: 2, y: y + 4 }, wrapped(lane, left - 4, 1)[0]));
       const seen = {};
       for (const row of all.filter((one) => `${one.way} ${one.topic}` === lane)) {
         if (row.window) picture.append(svg("rect", { x: x(row.window[0]), y: y - 10, width: Math.max(x(row.window[1]) - x(row.window[0]), 3), height: 20, class: "window" }));
@@ -173,8 +173,8 @@
   // From the topics at the top to the last sink, as wide as the page lets it be; a detail takes the lines that it needs.
   function graph(plan) {
     const gap = 12, line = 14, most = 6, columns = Math.max(...plan.nodes.map((node) => node.row)) + 1;
-    const wide = Math.min(420, Math.max(150, ($("case").clientWidth - 44) / columns - gap)), letters = Math.floor((wide - 16) / 6.6);
-    const lines = new Map(plan.nodes.map((node) => [node.id, [...wrapped(node.label, letters, 2), ...wrapped(node.detail, letters, most)]]));
+    const wide = Math.min(420, Math.max(150, ($("case").clientWidth - 44) / columns - gap)), room = wide - 16;
+    const lines = new Map(plan.nodes.map((node) => [node.id, [...wrapped(node.label, room, 2), ...wrapped(node.detail, room, most)]]));
     const layers = Array.from({ length: Math.max(...plan.nodes.map((node) => node.layer)) + 1 }, (_, layer) => plan.nodes.filter((node) => node.layer === layer));
     const place = {}, high = (node) => lines.get(node.id).length * line + 12;
     let top = 4;
@@ -191,7 +191,7 @@
       picture.append(svg("path", { d: `M${x1} ${y1} C${x1} ${y1 + 14} ${x2} ${y2 - 14} ${x2} ${y2}`, class: "edge", "marker-end": "url(#arrow)" }));
     }
     for (const node of plan.nodes) {
-      const [x, y] = place[node.id], names = wrapped(node.label, letters, 2).length;
+      const [x, y] = place[node.id], names = wrapped(node.label, room, 2).length;
       picture.append(svg("g", {}, svg("rect", { x, y, width: wide, height: high(node), rx: node.is_topic ? 16 : 4, class: node.is_topic ? "topic" : "box" }),
         ...lines.get(node.id).map((text, n) => svg("text", { x: x + 8, y: y + 16 + n * line, class: n < names ? null : "dim" }, text)),
         svg("title", {}, `${node.label}\n${node.detail}`)));
@@ -199,10 +199,20 @@
     return make("div", { class: "wide graph" }, picture);
   }
 
-  function wrapped(text, letters, most) {
+  const ruler = document.createElement("canvas").getContext("2d");
+  ruler.font = "11px system-ui, sans-serif";
+
+  // How many letters of a text fit into pixels.
+  function fitting(text, room) {
+    let letters = text.length;
+    while (letters > 1 && ruler.measureText(text.slice(0, letters)).width > room) letters--;
+    return letters;
+  }
+
+  function wrapped(text, room, most) {
     const lines = [];
     for (let rest = text; rest && lines.length < most;) {
-      const space = rest.length <= letters ? rest.length : rest.lastIndexOf(" ", letters), at = space > letters / 3 ? space : letters;
+      const letters = fitting(rest, room), space = rest.length <= letters ? rest.length : rest.lastIndexOf(" ", letters), at = space > letters / 3 ? space : letters;
       lines.push(lines.length === most - 1 && rest.length > at ? `${rest.slice(0, letters - 1)}…` : rest.slice(0, at));
       rest = rest.slice(at).trimStart();
     }
