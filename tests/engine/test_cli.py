@@ -422,3 +422,21 @@ def test_the_shell_imports_neither_spark_nor_a_server_nor_a_broker() -> None:
 
 BUDGET = 1000
 """The modules that `kestrel shell` may import, Python's own among them."""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shell", "--on-error", "ask"], "expected stop or continue, got 'ask'"),
+        (["functions", "--format", "xml"], "expected table or json or tsv or csv, got 'xml'"),
+        (["run", "a.sql", "--delivery", "twice"], "expected exactly-once or"),
+        (["serve", "--push-queue-rows", "0"], "expected a number above 0, got '0'"),
+        (["state", "rescale", "--checkpoint", "c", "--partitions", "-1"], "expected a number above 0"),
+    ],
+)
+def test_a_value_that_an_option_does_not_have_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert said in capsys.readouterr().err

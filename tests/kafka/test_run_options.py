@@ -182,6 +182,9 @@ def test_an_option_without_effect_is_wrong_usage(
         ),
         (["serve", "--checkpoint", "c", "--adopt"], "--checkpoint, --adopt have no effect over topics in memory"),
         (["serve", "--client-ca", "f"], "--client-ca has no effect without --tls-certificate"),
+        (["serve", "--tls-key", "f"], "--tls-key has no effect without --tls-certificate"),
+        (["serve", "--tls-certificate", "f"], "--tls-certificate has no effect without --tls-key"),
+        (["state", "ls", "c", "--spark-conf", "a=b"], "--spark-conf has no effect on a checkpoint in a folder"),
         (["serve", "--jwt-issuer", "i"], "--jwt-issuer has no effect without --jwks"),
     ],
 )

@@ -67,6 +67,10 @@ def test_usage_errors(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str
     assert main(["run", path, "--shard", "9/9"], lambda: fake) == ExitCode.OK
     assert main(["run", path, "-k", "and"], lambda: fake) == ExitCode.USAGE
     assert main(["run", path, "--shard", "3/2"], lambda: fake) == ExitCode.USAGE
+    assert main(["run", path, "--local", "--cold"], lambda: fake) == ExitCode.USAGE
+    assert main(["warm", "--all"]) == ExitCode.USAGE
+    record = ["record", "--kafka", "h:1", "--app", "a.sql", "--topic", "t=last:1"]
+    assert main([*record, "--salt", "x"]) == ExitCode.USAGE
     for arguments in (["run", path, "--cut", "half"], ["run"], [], ["run", path, "--group-size", "0"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments, lambda: fake)

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
-from kestrel_sql.cli.usage import refuse
+from kestrel_sql.cli.usage import one_of, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
@@ -31,10 +31,10 @@ def add_broker_options(parser: Any) -> Any:
     group.add_argument(
         "--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like"
     )
-    group.add_argument("--delivery", type=Delivery, choices=list(Delivery), help="default: exactly-once")
+    group.add_argument("--delivery", **one_of(Delivery), help="default: exactly-once")
     group.add_argument(
         "--batch-records",
-        type=_count,
+        type=count_option,
         metavar="N",
         help=f"about how many records a query takes at once (default: {BATCH_RECORDS})",
     )
@@ -48,7 +48,10 @@ def add_broker_options(parser: Any) -> Any:
         help="a setting of Spark; may be repeated",
     )
     group.add_argument(
-        "--patience", type=_count, metavar="SECONDS", help="how long to wait for a broker that is away (default: 60)"
+        "--patience",
+        type=count_option,
+        metavar="SECONDS",
+        help="how long to wait for a broker that is away (default: 60)",
     )
     add_registry_option(group)
     return group
@@ -133,7 +136,12 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
     )
 
 
-def _count(text: str) -> int:
+def count_option(text: str) -> int:
+    """The number above 0 that an option has.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
     return int(text)

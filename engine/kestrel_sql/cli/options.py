@@ -10,7 +10,7 @@ from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.record_files import Inputs, InputShape
 from kestrel_sql.cli.registry_options import memory_registry_of
 from kestrel_sql.cli.render import Form
-from kestrel_sql.cli.usage import refuse
+from kestrel_sql.cli.usage import one_of, refuse
 from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
@@ -27,7 +27,7 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
     inputs = "records of a topic; may be repeated"
     parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
     shape = "record: each is {…}, see below; plain: each is a value, without key (default: record)"
-    parser.add_argument("--input-shape", type=InputShape, choices=list(InputShape), help=shape)
+    parser.add_argument("--input-shape", **one_of(InputShape), help=shape)
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 def add_format_option(parser: argparse.ArgumentParser) -> None:
     """Declare how rows are printed."""
     help_ = "how rows are printed: a table by default at a terminal, else tab-separated lines with whole values"
-    parser.add_argument("--format", type=Form, choices=list(Form), help=help_)
+    parser.add_argument("--format", **one_of(Form), help=help_)
 
 
 def add_fail_option(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from kestrel_sql.cli.broker_options import (
     add_broker_options,
+    count_option,
     properties_of,
     refuse_broker_options,
     run_settings,
@@ -79,9 +80,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     add("--cors-origin", action="append", default=[], metavar="ORIGIN", help="a page that may call; may be repeated")
     add("--audit-log", type=Path, metavar="FILE", help="append a line of JSON for each statement")
     add("--traces", action="store_true", help="send OpenTelemetry traces; OTEL_EXPORTER_OTLP_ENDPOINT says where to")
-    add("--max-body-bytes", type=int, default=10 << 20, metavar="N", help="the largest body of a request (10 MiB)")
-    add("--max-statements", type=int, default=500, metavar="N", help="the most statements of a request (500)")
-    add("--push-queue-rows", type=int, default=10_000, metavar="N", help="rows that may wait for a client (10000)")
+    for name, default, what in (
+        ("max-body-bytes", 10 << 20, "the largest body of a request (10 MiB)"),
+        ("max-statements", 500, "the most statements of a request (500)"),
+        ("push-queue-rows", 10_000, "rows that may wait for a client (10000)"),
+    ):
+        add(f"--{name}", type=count_option, default=default, metavar="N", help=what)
     group = add_broker_options(parser)
     group.add_argument(
         "--adopt",
@@ -131,7 +135,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if not wants_broker(arguments):
         refuse_broker_options(arguments)
     if arguments.tls_certificate is None:
-        refuse(arguments, ("client_ca",), "without --tls-certificate", "name the server's certificate and key")
+        refuse(arguments, ("tls_key", "client_ca"), "without --tls-certificate", "name both files")
+    if arguments.tls_key is None:
+        refuse(arguments, ("tls_certificate",), "without --tls-key", "name both files")
     if arguments.jwks is None:
         refuse(arguments, ("jwt_issuer", "jwt_audience"), "without --jwks", "name the keys with --jwks FILE|URL")
 
@@ -207,8 +213,6 @@ def _settings(arguments: argparse.Namespace, config: Config) -> ServerSettings:
     host, separator, port = arguments.listen.rpartition(":")
     if not separator or not port.isdecimal():
         raise EngineError(f"--listen takes HOST:PORT, not {arguments.listen!r}")
-    if (arguments.tls_certificate is None) != (arguments.tls_key is None):
-        raise EngineError("--tls-certificate and --tls-key go together")
     return ServerSettings(
         host=host.strip("[]"),
         port=int(port),

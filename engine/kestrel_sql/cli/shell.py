@@ -26,7 +26,7 @@ from kestrel_sql.cli.registry_options import add_registry_option
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.render import Display, show_totals, warn
 from kestrel_sql.cli.texts import WELCOME, piped_texts, run_text
-from kestrel_sql.cli.usage import refuse
+from kestrel_sql.cli.usage import one_of, refuse
 from kestrel_sql.queries.bad_records import BadRecords
 
 
@@ -47,8 +47,7 @@ def add_parser(commands: Any, examples: str) -> None:
     add_registry_option(shell)
     shell.add_argument(
         "--on-error",
-        type=OnError,
-        choices=list(OnError),
+        **one_of(OnError),
         help="whether the statements after one that failed run (default: stop); either way the exit code is 1",
     )
     add_format_option(shell)

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.admin.readable import readable
-from kestrel_sql.cli.broker_options import checkpoint_option, setting_option
+from kestrel_sql.cli.broker_options import checkpoint_option, count_option, setting_option
 from kestrel_sql.cli.render import shown, to_json
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.connector.store import open_store_alone
@@ -79,15 +80,19 @@ def add_parser(commands: Any, examples: str) -> None:
     diff.add_argument("left", type=checkpoint_option, metavar="A", help=folder)
     diff.add_argument("right", type=checkpoint_option, metavar="B", help="another one")
     diff.add_argument(
-        "--limit", type=int, default=_SHOWN, metavar="N", help=f"show at most N differences ({_SHOWN} by default)"
+        "--limit",
+        type=count_option,
+        default=_SHOWN,
+        metavar="N",
+        help=f"show at most N differences ({_SHOWN} by default)",
     )
     rescale = add("rescale", "rewrite the states of a stopped run for other numbers of partitions and pages")
     stopped = "the --checkpoint of a stopped run"
     rescale.add_argument("--checkpoint", type=checkpoint_option, metavar="DIR|URI", required=True, help=stopped)
     partitions = "the partitions of each stateful level: how many cores can work on it at once"
-    rescale.add_argument("--partitions", type=int, metavar="N", required=True, help=partitions)
+    rescale.add_argument("--partitions", type=count_option, metavar="N", required=True, help=partitions)
     pages = "the pages of each task, which stay as they are by default"
-    rescale.add_argument("--pages", type=int, metavar="M", help=pages)
+    rescale.add_argument("--pages", type=count_option, metavar="M", help=pages)
     for parser in (ls, show, export, diff, rescale):
         parser.add_argument(
             "--spark-conf", action="append", default=[], type=setting_option, metavar="K=V", help=_SETTINGS
@@ -106,8 +111,11 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
         EngineError: there is no checkpoint, it is damaged, or it has no such query; a store does not answer.
     """
     with ExitStack() as stack:
-        for name in ("checkpoint", "left", "right"):
-            if isinstance(given := getattr(arguments, name, None), StoreUri):
+        given_by = {name: getattr(arguments, name, None) for name in ("checkpoint", "left", "right")}
+        if not any(isinstance(given, StoreUri) for given in given_by.values()):
+            refuse(arguments, ("spark_conf",), "on a checkpoint in a folder", "leave it out")
+        for name, given in given_by.items():
+            if isinstance(given, StoreUri):
                 opened = open_store_alone(given.text, dict(arguments.spark_conf))
                 setattr(arguments, name, stack.enter_context(opened))
         return _ACTIONS[arguments.action](arguments, out, errors)

@@ -1,11 +1,25 @@
-"""Refuses options that have no effect where they stand."""
+"""Refuses values that an option does not have, and options that have no effect where they stand."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
 
 from kestrel_sql.errors import UsageError
+
+
+def one_of(kind: type[StrEnum]) -> dict[str, Any]:
+    """The arguments of an option whose value is a member of an enumeration."""
+
+    def read(text: str) -> StrEnum:
+        try:
+            return kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected {' or '.join(kind)}, got {text!r}") from None
+
+    return {"type": read, "choices": list(kind)}
 
 
 def refuse(arguments: argparse.Namespace, names: Iterable[str], where: str, hint: str) -> None:

@@ -152,6 +152,8 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
     option = "--server" if arguments.server else "--kafka" if arguments.kafka is not None else None
     if local and option is not None:
         raise SelectionError(f"{option} runs cases on Spark, and --local in this process: leave one out")
+    if local and arguments.cold:
+        raise SelectionError("--cold has no effect on runs in this process: leave it out")
     if option is None:
         return run_loaded(loaded, arguments, drivers.open_process_driver if local else open_driver)
     if arguments.cut or arguments.restart:

@@ -69,6 +69,8 @@ def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
 
     if arguments.write is not None and arguments.write.exists():
         raise SelectionError(f"{arguments.write} exists; --write takes the name of a new file")
+    if arguments.salt and not arguments.mask:
+        raise SelectionError("--salt has no effect without --mask")
     check_functions(arguments.functions)
     try:
         masks = [Mask.of(text, arguments.salt) for text in arguments.mask]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import ExitCode, OpenDriver
 from kestrel_qtt.drivers.warm.lease import Busy, socket_path, socket_paths, take
 
@@ -27,8 +28,11 @@ def warm_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     With `--stop`, only that of this directory and Python environment; exit code 1 says that a run is using it.
 
     Raises:
+        SelectionError: `--all` stands alone.
         DriverError: there is no folder that this user alone may enter.
     """
+    if arguments.all and not arguments.stop:
+        raise SelectionError("--all has no effect without --stop")
     paths = [socket_path()] if arguments.stop and not arguments.all else socket_paths()
     found = [taken for path in paths if (taken := take(path)) is not None]
     for taken in found:
