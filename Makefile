@@ -21,7 +21,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test lint types rooms jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,14 +45,20 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 	@$(BIN)/python -m tests.kafka.spread
 
 test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=2
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target types jars rooms clients lint
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target jars rooms clients style
+	@$(MAKE) --no-print-directory --jobs 2 types cases
+
+# Tests against a broker wait for it; mypy works meanwhile.
+cases: $(READY)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 fast: $(READY) ## run the tests that need neither Spark nor a broker nor all plans, and start neither pytest nor pip: without a JVM
 	$(BIN)/python -m pytest -n $(WORKERS) tests -m "not spark and not conformance and not nightly" --ignore tests/kafka \
 		$(addprefix --ignore tests/,conformance/test_corpus.py conformance/test_plans.py qtt/test_plan_oracles.py qtt/test_pytest_plugin.py test_wheel.py)
 
-lint: types rooms $(READY) ## run ruff (rules and layout), mypy and import-linter only
+lint: types rooms style ## run ruff (rules and layout), mypy and import-linter only
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
