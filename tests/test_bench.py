@@ -40,6 +40,7 @@ SMALL = {
     "CLIENTS": "5",
     "MINUTES": "2",
     "COUNT": "2",
+    "SIZE": "10000",
     "FORMATS": "JSON",
     "SHAPES": "filter count",
     "JOB": "filter",
@@ -54,7 +55,7 @@ OWN: Mapping[str, Mapping[str, str]] = {
     "kafka_start": {"WAYS": "kestrel,pyspark"},
     "server": {"PARTS": "inserts,pushes"},
 }
-CHEAP = ("expressions", "tests_memory")
+CHEAP = ("expressions", "responsive", "shell", "tests_memory")
 """The benchmarks that every change runs: together they take a few seconds."""
 
 

@@ -1,6 +1,6 @@
 """How long `GET /info` takes while one request after the other keeps the server busy.
 
-    python -m tests.bench responsive
+    python -m tests.bench responsive            (SIZE=1000000 letters in the largest request, as environment variable)
 
 Each request is sent in turn over a session of its own, in memory, while another client asks for `/info` all the time.
 Prints one line a request: how long it took, and the slowest and the median `/info` meanwhile, by the clock and in the
@@ -10,6 +10,7 @@ runs, both are the same.
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import threading
@@ -23,6 +24,8 @@ from kestrel_sql.cli.serve import SWITCH_S, spare_collector
 from tests.bench.measure import machine
 from tests.engine.server.servers import spark_server
 
+SIZE = int(os.environ.get("SIZE", "1000000"))
+
 _SETUP = """
 CREATE STREAM s (id INT KEY, v STRING, d DOUBLE) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);
 CREATE TABLE t AS SELECT id, COUNT(*) AS n, MAX(v) AS mv FROM s GROUP BY id;
@@ -32,19 +35,24 @@ INSERT INTO s (id, v, d) VALUES (1, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', 1);
 
 def _requests() -> Iterator[tuple[str, str, str]]:
     """Name, path and text of each request."""
-    for size in (100_000, 1_000_000):
+    for size in (SIZE // 10, SIZE):
         yield f"a word of {size} letters", "/ksql", "x" * size
         yield f"a number of {size} digits", "/ksql", "1" * size
         yield f"a quoted name of {size} letters", "/ksql", f"`{'x' * size}`;"
         yield f"1+1+… of {size} bytes", "/ksql", f"SELECT {'+'.join('1' * (size // 2))} FROM s EMIT CHANGES;"
         yield f"IN (1,1,…) of {size} bytes", "/query", f"SELECT * FROM t WHERE id IN ({','.join('1' * (size // 2))});"
         yield f"brackets of {size} bytes", "/ksql", f"SELECT {'(' * (size // 2)}1{')' * (size // 2)} FROM s;"
-    yield "40,000 values for IN", "/query", f"SELECT * FROM t WHERE n IN ({','.join('1' * 40_000)});"
-    yield "an unknown table, 40,000 values", "/query", f"SELECT * FROM u WHERE n IN ({','.join('1' * 40_000)});"
-    yield "5,000 statements", "/query", "SELECT * FROM t;" * 5_000
-    columns = ", ".join(f"c{n} INT" for n in range(10_000))
+    few, many = SIZE // 200, SIZE // 25
+    for name in "t", "u":
+        yield (
+            f"{many:,} values for IN on {name}",
+            "/query",
+            f"SELECT * FROM {name} WHERE n IN ({','.join('1' * many)});",
+        )
+    yield f"{few:,} statements", "/query", "SELECT * FROM t;" * few
+    columns = ", ".join(f"c{n} INT" for n in range(2 * few))
     yield (
-        "10,000 columns",
+        f"{2 * few:,} columns",
         "/ksql",
         f"CREATE STREAM w ({columns}) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON', PARTITIONS=1);",
     )
@@ -59,15 +67,19 @@ def _requests() -> Iterator[tuple[str, str, str]]:
     yield "REGEXP_EXTRACT in WHERE", "/query", "SELECT * FROM t WHERE REGEXP_EXTRACT('(a+)+$', mv) = 'a';"
     constant = f"REGEXP_EXTRACT('(a+)+$', '{'a' * 40}b')"
     yield "REGEXP_EXTRACT of constants", "/ksql", f"INSERT INTO s (id, v) VALUES (2, {constant});"
-    loop = "REDUCE(GENERATE_SERIES(1, 1000000), 0, (x, y) => x + y)"
+    loop = f"REDUCE(GENERATE_SERIES(1, {SIZE}), 0, (x, y) => x + y)"
     yield "lambdas", "/ksql", f"INSERT INTO s (id, d) VALUES (2, {loop});"
 
 
 _BODIES = {
-    "a body of lists, 10 MB": b'{"ksql": "SHOW TOPICS;", "more": [' + b",".join([b"[]"] * 3_400_000) + b"]}",
-    "a body of members, 10 MB": b'{"ksql": ""' + b"".join(b',"%07d":1' % n for n in range(850_000)) + b"}",
-    "properties, 10 MB": b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
-    + b"".join(b',"consumer.%07d":1' % n for n in range(450_000))
+    f"a body of lists, {10 * SIZE:,} bytes": b'{"ksql": "SHOW TOPICS;", "more": ['
+    + b",".join([b"[]"] * (SIZE * 34 // 10))
+    + b"]}",
+    f"a body of members, {10 * SIZE:,} bytes": b'{"ksql": ""'
+    + b"".join(b',"%07d":1' % n for n in range(SIZE * 85 // 100))
+    + b"}",
+    f"properties, {10 * SIZE:,} bytes": b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
+    + b"".join(b',"consumer.%07d":1' % n for n in range(SIZE * 45 // 100))
     + b"}}",
 }
 """Bodies that are large beside their statements."""
