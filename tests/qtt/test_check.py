@@ -296,6 +296,15 @@ def test_log_is_not_looked_at_where_it_is_not_given() -> None:
     assert verdict(expecting(), Produced({}, log=(ENTRY,))) == ""
 
 
+@pytest.mark.rules("Q8.6")
+def test_a_missing_record_stands_beside_what_the_log_says() -> None:
+    missing = expecting(OutputRecord(topic="OUT"))
+    note = "note: processing log, deserialization: IN, offset 2: bad number in A"
+    said = verdict(missing, Produced({}, log=(ENTRY,) * 7)).splitlines()
+    assert said[-6:] == [*[note] * 5, "note: the processing log has 2 more entries"]
+    assert note not in verdict(replace(missing, log=()), Produced({}, log=(ENTRY,)))
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [

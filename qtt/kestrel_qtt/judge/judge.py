@@ -19,7 +19,7 @@ from kestrel_qtt.cases.model import (
     Status,
 )
 from kestrel_qtt.judge.diff import Comparison, record_text, topic_differences, topic_report
-from kestrel_qtt.judge.log_entries import log_differences
+from kestrel_qtt.judge.log_entries import log_differences, log_notes
 from kestrel_qtt.judge.post_conditions import post_differences
 from kestrel_qtt.judge.rest_answers import rest_failures
 from kestrel_qtt.judge.spec_classes import classify
@@ -49,7 +49,8 @@ def judge(case: Case, outcome: Outcome, seconds: float = 0.0, *, tolerant_errors
         if classes:
             return Result(case, Status.PASSED, seconds, f"{CLASS_PREFIX}{', '.join(classes)}", outcome)
     if reason and isinstance(outcome, Produced):
-        reason = "\n".join([reason, *(f"note: {sentence}" for sentence in outcome.silence)])
+        notes = (*outcome.silence, *(log_notes(outcome.log) if case.log is None else ()))
+        reason = "\n".join([reason, *(f"note: {sentence}" for sentence in notes)])
     return Result(case, Status.FAILED if reason else Status.PASSED, seconds, reason, outcome)
 
 

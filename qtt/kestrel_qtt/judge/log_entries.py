@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from kestrel_qtt.cases.model import ExpectedLog, LogEntry
 from kestrel_qtt.judge.align import align
 
+_NOTED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class LogDifference:
@@ -64,6 +66,15 @@ def log_differences(expected: Sequence[ExpectedLog], actual: Sequence[LogEntry])
             after = next((before[index] for index in reversed(range(other)) if index in before), None)
             found.append(LogDifference(other, None, actual[other], after=after))
     return found
+
+
+def log_notes(entries: Sequence[LogEntry]) -> Iterator[str]:
+    """Say which records could not be read, computed or written: the first ones, and how many more there are."""
+    for entry in entries[:_NOTED]:
+        at = "" if entry.topic is None else f"{entry.topic}, offset {entry.offset}: "
+        yield f"processing log, {entry.type}: {at}{entry.message}"
+    if len(entries) > _NOTED:
+        yield f"the processing log has {len(entries) - _NOTED} more entries"
 
 
 def _differing(expected: ExpectedLog, actual: LogEntry) -> tuple[str, ...]:
