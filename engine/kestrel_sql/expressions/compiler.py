@@ -16,6 +16,7 @@ from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, over_rows
 from kestrel_sql.expressions.user_calls import of_a_user
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.operators import ends_decided
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Scalar, Tabular
 from kestrel_sql.functions.values.casts import caster
 from kestrel_sql.functions.values.like import like_pattern
@@ -227,6 +228,8 @@ def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
 def _(node: e.Logical, bound: Bound, options: Options) -> Evaluate:
     left, right = _operands(bound, options)
     decisive = node.op is e.LogicalOp.OR
+    if ends_decided(node):
+        return _applied(lambda _: decisive, [left], Nulls.BODY)
 
     def run(columns: Columns, failures: Failures) -> Column:
         found = _given(left(columns, failures), failures)

@@ -7,17 +7,22 @@ from dataclasses import replace
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.java.time.iso import PARSERS
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     Arithmetic,
     ArithmeticOp,
     Between,
+    BooleanLiteral,
     Case,
     Cast,
     Comparison,
     ComparisonOp,
     Expression,
     Like,
+    Logical,
+    LogicalOp,
+    Not,
     StringLiteral,
 )
 from kestrel_sql.types.conversion import (
@@ -33,7 +38,6 @@ from kestrel_sql.types.sql_types import (
     DATE,
     DOUBLE,
     STRING,
-    TIME,
     TIMESTAMP,
     Array,
     Decimal,
@@ -43,7 +47,6 @@ from kestrel_sql.types.sql_types import (
     is_numeric,
 )
 
-_TEMPORAL = (DATE, TIME, TIMESTAMP)
 _EQUALITY = (
     ComparisonOp.EQUAL,
     ComparisonOp.NOT_EQUAL,
@@ -77,7 +80,7 @@ def explicit_cast(node: Cast, operand: Bound) -> Bound:
 
 
 def comparison(node: Comparison, left: Bound, right: Bound) -> Bound:
-    """Type a comparison; a STRING beside a date or time is parsed, a DATE beside a TIMESTAMP becomes its midnight.
+    """Type a comparison; a DATE beside a TIMESTAMP becomes its midnight.
 
     Raises:
         TypeMismatchError: the operator does not compare the types, or an operand is NULL.
@@ -106,9 +109,10 @@ def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -
             f"Use 'IS NULL' or 'IS NOT NULL' instead.\nStatement: {format_expression(node)}",
             span=node.span,
         )
-    target = _compared_as(left.type, right.type)
-    if target is not None:
-        return implicitly_cast(left, target), implicitly_cast(right, target)
+    if {left.type, right.type} == {DATE, TIMESTAMP}:
+        return implicitly_cast(left, TIMESTAMP), implicitly_cast(right, TIMESTAMP)
+    if STRING in (left.type, right.type) and (left.type in PARSERS or right.type in PARSERS):
+        return _with_literal_time(left, right.type), _with_literal_time(right, left.type)
     if not _compares(op, left.type, right.type):
         raise TypeMismatchError(
             f"Cannot compare {format_expression(left.node)} ({left.type}) to {format_expression(right.node)} "
@@ -126,18 +130,21 @@ def _cast_hint(operand: Bound, target: SqlType | None) -> str | None:
     return f"write CAST({format_expression(operand.node)} AS {target})"
 
 
-def _compared_as(left: SqlType, right: SqlType) -> SqlType | None:
-    if left == STRING and right in _TEMPORAL:
-        return right
-    if right == STRING and left in _TEMPORAL:
-        return left
-    return TIMESTAMP if {left, right} == {DATE, TIMESTAMP} else None
+def _with_literal_time(side: Bound, other: SqlType) -> Bound:
+    """Convert a literal that writes a time now; any other STRING is read by the comparison, unless a side is NULL."""
+    if not isinstance(side.node, StringLiteral):
+        return side
+    try:
+        PARSERS[other](side.node.value)
+    except ValueError:
+        return side
+    return implicitly_cast(side, other)
 
 
 def _compares(op: ComparisonOp, left: SqlType, right: SqlType) -> bool:
     if is_numeric(left) and is_numeric(right):
         return True
-    if left == right and left in (STRING, BYTES, *_TEMPORAL):
+    if left == right and left in (STRING, BYTES, *PARSERS):
         return True
     if op not in _EQUALITY:
         return False
@@ -223,6 +230,26 @@ def logical(node: Expression, operands: Sequence[Bound]) -> Bound:
                 span=operand.node.span or node.span,
             )
     return Bound(node, BOOLEAN, tuple(operands))
+
+
+def ends_decided(node: Logical) -> bool:
+    """Whether the right side of AND or OR is a constant that decides, beside which ksqlDB's Java takes any NULL."""
+    return _constant_truth(node.right) is (node.op is LogicalOp.OR)
+
+
+def _constant_truth(node: Expression) -> bool | None:
+    """The value of a condition of literals, as a Java compiler knows it; None if it is none."""
+    match node:
+        case BooleanLiteral(literal):
+            return literal
+        case Not(operand):
+            value = _constant_truth(operand)
+            return None if value is None else not value
+        case Logical(op, left, right):
+            first = _constant_truth(left)
+            return first if first is None or first is (op is LogicalOp.OR) else _constant_truth(right)
+        case _:
+            return None
 
 
 def like(node: Like, operand: Bound, pattern: Bound) -> Bound:

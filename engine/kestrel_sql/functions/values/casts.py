@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,8 +14,10 @@ from kestrel_sql.java.numbers import (
     INT_MAX,
     INT_MIN,
     JAVA_BLANKS,
+    ROUNDING,
     java_double,
     parse_decimal,
+    parse_double,
     parse_int,
     parse_long,
     round_decimal,
@@ -27,8 +28,6 @@ from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
-
-_REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
@@ -44,8 +43,10 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
     match source, target:
         case Primitive(a), Primitive(b):
             return _PRIMITIVE[a, b]
+        case Primitive(Base.DOUBLE), Decimal(precision):
+            return lambda value: round_decimal(_with_digits(value, precision), target)
         case _, Decimal():
-            return lambda value: round_decimal(_to_decimal(value), target)
+            return lambda value: _rounded(_to_decimal(value), target)
         case Decimal(), Primitive(Base.STRING):
             return "{:f}".format
         case Decimal(), Primitive(Base.DOUBLE):
@@ -116,6 +117,19 @@ def saturating_int(value: float, bits: int) -> int:
     return limit - 1 if value >= limit else -limit if value <= -limit else int(value)
 
 
+def _with_digits(value: float, precision: int) -> decimal.Decimal:
+    """The exact value of a DOUBLE, rounded to as many digits as a DECIMAL has, in whatever place they stand."""
+    return decimal.Context(prec=precision, rounding=decimal.ROUND_HALF_UP).create_decimal_from_float(value)
+
+
+def _rounded(value: decimal.Decimal, target: Decimal) -> decimal.Decimal:
+    """Round to the scale of a type; the result may have a digit more than it, as ksqlDB looks at the value before."""
+    if value and value.adjusted() >= target.precision - target.scale:
+        raise ArithmeticError("Numeric field overflow")
+    result = value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=ROUNDING)
+    return result or result.copy_abs()
+
+
 def _to_decimal(value: Any) -> decimal.Decimal:
     match value:
         case decimal.Decimal():
@@ -127,9 +141,8 @@ def _to_decimal(value: Any) -> decimal.Decimal:
 
 
 def _to_double(value: str) -> float:
-    text = value.strip(JAVA_BLANKS)
-    number = text[:-1] if text[-1:] in "fFdD" and text else text
-    if _REAL.fullmatch(number) is None or math.isinf(real := float(number)):
+    real = parse_double(value)
+    if not math.isfinite(real):
         raise ValueError(f"not a number: {value}")
     return real
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from kestrel_sql.functions.values.equality import equality_key, sort_key
 from kestrel_sql.java.numbers import ROUNDING, java_double, round_decimal, wrap_integer
+from kestrel_sql.java.time.iso import PARSERS
 from kestrel_sql.java.utf16 import units
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
 from kestrel_sql.types import sql_types as t
@@ -27,7 +28,8 @@ Compute = Callable[[Any, Any], Any]
 def comparison(op: ComparisonOp, left: SqlType | None, right: SqlType | None) -> Test:
     """Return the comparison of values of two types.
 
-    It raises ArithmeticError where a DECIMAL is compared with NaN or an infinity.
+    It raises ArithmeticError where a DECIMAL is compared with NaN or an infinity, and ValueError where a STRING beside
+    a date or time writes none.
     """
     test = _DOUBLES.get(op, _TESTS[op]) if t.DOUBLE in (left, right) else _TESTS[op]
     if is_container(left) and not can_be_equal(left, right):
@@ -49,6 +51,8 @@ def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> 
             return _as_written
         case t.BIGINT if other == t.DOUBLE:
             return float
+        case t.STRING if other is not None and other in PARSERS:
+            return PARSERS[other]
         case t.STRING if is_order:
             return units
         case t.BYTES if is_order:

@@ -6,8 +6,10 @@ Trailing parts may be missing.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 from kestrel_sql.java.time.fields import month_length, to_days
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.time_units import DAY_MS
 
 _TIMESTAMP_PARTS = re.compile(
@@ -86,3 +88,10 @@ def _offset_minutes(offset: str) -> int:
         return 0
     minutes = int(offset[1:3]) * 60 + int(offset[3:5])
     return -minutes if offset[0] == "-" else minutes
+
+
+PARSERS: Mapping[t.SqlType, Callable[[str], int]] = {
+    t.DATE: parse_date,
+    t.TIME: parse_time,
+    t.TIMESTAMP: parse_timestamp,
+}
