@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum
 from json import JSONDecoder
@@ -124,7 +124,7 @@ def _no_constant(name: str) -> Any:
 _DECODER = JSONDecoder(parse_int=_integer, parse_float=_decimal, parse_constant=_no_constant)
 
 
-def write_json(node: Any) -> str:
+def write_json(node: Any, write_number: Callable[[int | Decimal], str] = str) -> str:
     """Write a node without whitespace.
 
     Raises:
@@ -138,11 +138,12 @@ def write_json(node: Any) -> str:
         case str():
             return quote_json(node)
         case dict():
-            return "{" + ",".join(f"{quote_json(key)}:{write_json(value)}" for key, value in node.items()) + "}"
+            members = (f"{quote_json(key)}:{write_json(value, write_number)}" for key, value in node.items())
+            return "{" + ",".join(members) + "}"
         case list():
-            return "[" + ",".join(map(write_json, node)) + "]"
+            return "[" + ",".join(write_json(item, write_number) for item in node) + "]"
         case _:
-            return str(node)
+            return write_number(node)
 
 
 def quote_json(text: str) -> str:

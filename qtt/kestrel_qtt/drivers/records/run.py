@@ -12,6 +12,7 @@ from kestrel_qtt.drivers.job import Job, failure
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import LogEntry, Record
 
@@ -55,7 +56,7 @@ class CaseRun:
             self.partitions = Partitions(self.session, declared, named)
 
     def topics_read(self, query: PersistentQuery) -> Iterator[str]:
-        """The topics that a query reads, the left-most first."""
+        """The topics that a query reads."""
         sources = self.session.catalog.sources
         return (sources[name].topic for name in query.plan.sources if name in sources)
 
@@ -66,9 +67,10 @@ class CaseRun:
     def feed_of(self, query: PersistentQuery) -> list[Record]:
         """What a query is fed.
 
-        The inputs for its topics in the order of the case, then what others wrote to the rest of them.
+        The inputs for its topics in the order of the case, then what others wrote to the rest of them; ksqlDB's harness
+        keeps the topics in a `HashMap`.
         """
-        topics = dict.fromkeys(self.topics_read(query))
+        topics = java_hash_order(self.topics_read(query))
         given = {record.topic for record in self.inputs}
         derived = (record for topic in topics if topic not in given for record in self.topics.get(topic, ()))
         return [*(record for record in self.inputs if record.topic in topics), *derived]

@@ -21,6 +21,8 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
 
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
+_MOST_PLACES = 9_999
+
 
 @scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
 def extractjsonfield(json: str, path: str) -> str | None:
@@ -112,7 +114,8 @@ def json_array_length(json: str) -> int | None:
 def json_concat(*parts: str | None) -> str | None:
     """Merge JSON objects, or concatenate JSON arrays.
 
-    Of equal members the last one wins. Any other JSON value counts as an array of one element.
+    Of equal members the last one wins. Any other JSON value counts as an array of one element. Numbers are written
+    without an exponent.
 
     Example: JSON_CONCAT('{"a": 1}', '{"b": 2, "a": 3}') -> '{"a":3,"b":2}'
     """
@@ -123,12 +126,23 @@ def json_concat(*parts: str | None) -> str | None:
             return None
         nodes.append(node)
     if len(nodes) == 1:
-        return write_json(nodes[0])
+        return write_json(nodes[0], _plain)
     if not nodes:
         raise ValueError("JSON_CONCAT needs an argument")
     if all(isinstance(node, dict) for node in nodes):
-        return write_json({key: value for node in nodes for key, value in node.items()})
-    return write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])])
+        return write_json({key: value for node in nodes for key, value in node.items()}, _plain)
+    return write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])], _plain)
+
+
+def _plain(number: int | Decimal) -> str:
+    """Write a number without an exponent, as ksqlDB's mapper does, but no node of its own.
+
+    Raises:
+        ValueError: the number has too many places for it.
+    """
+    if isinstance(number, Decimal) and abs(int(number.as_tuple().exponent)) > _MOST_PLACES:
+        raise ValueError(f"{number} has more than {_MOST_PLACES} places")
+    return f"{number:f}" if isinstance(number, Decimal) else str(number)
 
 
 @scalar("(json STRING) -> ARRAY<STRING>")

@@ -105,7 +105,8 @@ def _capital(word: str) -> str:
 def instr(text: str | None, part: str | None, position: int | None = 1, occurrence: int | None = 1) -> int:
     """Return the position of the `occurrence`th `part` from `position` on, counted from 1; 0 if there is none.
 
-    A negative `position` searches backwards. A NULL string gives 0.
+    A negative `position` searches backwards, 0 finds nothing. A NULL string gives 0. All occurrences of an empty `part`
+    are the first one.
 
     Example: INSTR('CORPORATE FLOOR', 'OR', -3, 2) -> 2
     """
@@ -114,11 +115,13 @@ def instr(text: str | None, part: str | None, position: int | None = 1, occurren
     if text is None or part is None:
         return 0
     value, wanted = units(text), units(part)
-    if abs(position) > len(value):
+    if not part:
+        occurrence = min(occurrence, 1)
+    if position == 0 or abs(position) > len(value):
         return 0
     if position < 0:
         return _last_ordinal(value[: len(value) + position + 1], wanted, occurrence) + 1
-    return _ordinal(value, wanted, max(position - 1, 0), occurrence) + 1
+    return _ordinal(value, wanted, position - 1, occurrence) + 1
 
 
 def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
