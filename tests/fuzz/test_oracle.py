@@ -24,6 +24,7 @@ from kestrel_qtt.cases.model import (
     Rejected,
     TopicState,
 )
+from kestrel_qtt.drivers.open import open_process_driver
 from tests.fuzz import agreement, oracle
 from tests.fuzz.applications import Applications
 from tests.fuzz.asked_expressions import Asked, accepted
@@ -188,11 +189,9 @@ def test_each_known_difference_has_a_reason_and_an_example() -> None:
 def compared() -> Iterator[agreement.Compared]:
     if not oracle.is_present():
         pytest.skip(oracle.ABSENT)
-    from kestrel_qtt.drivers.open import open_driver
-
-    both = agreement.Compared(open_driver(), oracle.Oracle())
+    both = agreement.Compared(open_process_driver(), oracle.Oracle())
     yield both
-    both.oracle.close()
+    both.close()
 
 
 @pytest.mark.spark
