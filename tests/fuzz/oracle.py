@@ -32,6 +32,8 @@ ABSENT = f"{COMMAND.parent} is absent: ksqlDB's engine was not asked"
 MOST_JOBS = 3_000
 """After so many jobs a new process is started: the state of each stays in its memory."""
 
+UNREAD = "ksqlDB's engine does not tell what it wrote"
+
 _BOUND_BYTES = 8
 
 ANSWER_WITHIN_S = 300.0
@@ -70,6 +72,8 @@ class Oracle:
         reason = _reason(answer)
         if answer.get("stage") == "statements":
             return model.Rejected(reason, statement_index=answer.get("statement"))
+        if answer.get("stage") == "output":
+            return model.Crashed(f"{UNREAD}: {reason}")
         return model.Failed(reason) if answer.get("stage") == "records" else model.Crashed(f"{answer}")
 
     def close(self) -> None:

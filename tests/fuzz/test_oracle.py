@@ -89,6 +89,8 @@ def test_values_are_compared_to_the_last_digit_but_one(theirs: Any, ours: Any, f
         (Failed("a"), Failed("b"), None),
         (Failed("a"), Rejected("b"), None),
         (produced(1), Crashed("no"), "Kestrel breaks: no"),
+        (Crashed("no"), produced(1), "ksqlDB breaks: no"),
+        (Crashed(f"{oracle.UNREAD}: no"), produced(1), None),
     ],
 )
 def test_a_difference_begins_with_its_kind(theirs: Outcome, ours: Outcome, kind: str | None) -> None:
@@ -102,6 +104,7 @@ def test_an_answer_becomes_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
         {"topics": {"O": topic, "s": {"value_format": "JSON", "records": []}}},
         {"error": "E", "chain": "AnException: outer\nBException: inner\nmore", "stage": "statements", "statement": 1},
         {"error": "E", "message": "what\nmore", "stage": "records"},
+        {"error": "E", "message": "what", "stage": "output"},
         None,
     ]
     monkeypatch.setattr(oracle.Oracle, "_ask", lambda self, job: answers.pop(0))
@@ -110,6 +113,7 @@ def test_an_answer_becomes_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(asked.outcome(CASE)) == repr(Produced({"O": (written,)}))
     assert asked.outcome(CASE) == Rejected("inner", statement_index=1)
     assert asked.outcome(CASE) == Failed("what")
+    assert asked.outcome(CASE) == Crashed(f"{oracle.UNREAD}: what")
     assert isinstance(asked.outcome(CASE), Crashed)
 
 

@@ -190,7 +190,12 @@ def round_places(value: float, places: int) -> float:
     exact = decimal.Decimal(java_double(value))
     if not exact.is_finite():
         raise ArithmeticError("Infinite or NaN")
-    return float(_scaled(exact, places, _half(exact)))
+    return _real(_scaled(exact, places, _half(exact)))
+
+
+def _real(value: decimal.Decimal) -> float:
+    """Return the DOUBLE of a BigDecimal, which has no minus zero."""
+    return float(value) or 0.0
 
 
 @scalar(
@@ -239,7 +244,7 @@ def trunc_places(value: float, places: int) -> float:
     exact = decimal.Decimal(java_double(value))
     if not exact.is_finite():
         raise ArithmeticError("Infinite or NaN")
-    return float(_scaled(exact, places, decimal.ROUND_DOWN))
+    return _real(_scaled(exact, places, decimal.ROUND_DOWN))
 
 
 @scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", display_name="trunc", with_types=True)
