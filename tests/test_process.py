@@ -12,7 +12,7 @@ from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import apply
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.drivers.driver import Driver, RunOptions
-from kestrel_qtt.drivers.open import open_driver, open_process_driver
+from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
@@ -37,7 +37,7 @@ def loaded() -> Loaded:
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Driver]:
-    driver = open_process_driver()
+    driver = open_driver("process")
     yield driver
     driver.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kestrel_qtt.drivers.driver import DEFAULT_GROUP_SIZE, RunOptions
+from kestrel_qtt.drivers.driver import CARRIERS, DEFAULT_GROUP_SIZE, RunOptions
 
 
 def positive(text: str) -> int:
@@ -63,32 +63,25 @@ RUN_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "metavar": "N",
             "help": "how many cases share a Spark query",
         },
+    }
+)
+"""The options of every command that runs cases, in the same form."""
+
+CARRIER_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "on": {
+            "choices": CARRIERS,
+            "help": "what carries the queries of cases of records: memory streams of Spark, or this process without a"
+            " JVM (default: spark; process for watch, mutate, shrink, coverage and the fixture qtt)",
+        },
+        "local": {"action": "store_const", "const": "process", "dest": "on", "help": "the same as `on` process"},
         "cold": {
             "action": "store_true",
             "help": "start a Spark for this run alone, and leave none behind (default where the variable CI is set)",
         },
     }
 )
-"""The options of every command that runs cases, in the same form."""
-
-
-CARRIER_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "on": {
-            "choices": ("spark", "process"),
-            "default": "spark",
-            "help": "what carries the queries of cases of records: memory streams of Spark (default), or this process,"
-            " without a JVM",
-        },
-        "local": {"action": "store_true", "help": "the same as `on` process"},
-    }
-)
 """The options that choose what carries queries, in the same form."""
-
-
-def is_local(value: Callable[[str], Any]) -> bool:
-    """Whether queries run in this process; `value` gives what an option of CARRIER_OPTIONS is set to."""
-    return bool(value("local")) or value("on") == "process"
 
 
 def run_options(value: Callable[[str], Any], jobs: int = 1) -> RunOptions:

@@ -1,4 +1,4 @@
-"""How long `qtt mutate` takes for about 200 mutants against 20 cases, once Spark runs.
+"""How long `qtt mutate` takes for about 200 mutants against 20 cases.
 
 python -m tests.bench mutate                (CASES=20 by default, as an environment variable)
 """
@@ -35,7 +35,7 @@ MORE = tuple(
 
 def main() -> None:
     """Print the mutants, the score and the seconds."""
-    driver = open_driver()
+    driver = open_driver("process")
     try:
         made = [
             Case(

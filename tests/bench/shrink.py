@@ -101,7 +101,7 @@ def planted(case: Case, seed: int) -> Case:
 def main() -> None:
     """Print the seconds of each shrink, and what is left of the case."""
     print(f"{machine()}, {CASES} planted failures, {RECORDS} records, {len(STATEMENTS)} statements, 20 columns")
-    driver = open_driver()
+    driver = open_driver("process")
     try:
         made = [
             Case(id=f"b::{n}", file=Path("b"), line=1, name=f"{n}", statements=STATEMENTS, inputs=inputs(n))

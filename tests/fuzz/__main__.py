@@ -57,9 +57,9 @@ def asked_of_ksqldb(seed: int, tries: int) -> Iterator[str]:
     if not oracle.is_present():
         print(f"oracle: {oracle.ABSENT}", file=sys.stderr, flush=True)
         return
-    from kestrel_qtt.drivers.open import open_process_driver
+    from kestrel_qtt.drivers.open import open_driver
 
-    compared, finds = agreement.Compared(open_process_driver(), oracle.Oracle()), agreement.Finds()
+    compared, finds = agreement.Compared(open_driver("process"), oracle.Oracle()), agreement.Finds()
 
     def tell(text: str) -> None:
         print(f"oracle: {text}", file=sys.stderr, flush=True)

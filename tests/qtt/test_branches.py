@@ -43,7 +43,6 @@ def test_a_query_that_several_cases_have_in_common_runs_once(
     assert [options.reuse for options in fake.options] == [True]
 
 
-@pytest.mark.spark
 def test_branches_of_an_application(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,32 @@ def test_run(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("command", "carrier"),
+    [
+        *((each, "spark") for each in ("run", "approve", "plans run", "run --on spark --cut one")),
+        *((each, "process") for each in ("watch", "mutate", "shrink", "coverage --branches", "run --on process")),
+        *(("run --local", "process"), ("approve --local", "process"), ("mutate --on spark", "spark")),
+    ],
+)
+def test_what_carries_the_queries_of_cases(
+    folder: Path, fake: Any, monkeypatch: pytest.MonkeyPatch, command: str, carrier: str
+) -> None:
+    asked: list[str] = []
+
+    def opened(carrier: str) -> Any:
+        asked.append(carrier)
+        raise DriverError("asked for")
+
+    monkeypatch.setattr(drivers, "open_driver", opened)
+    case = {name: value for name, value in GOOD.items() if command.split()[0] != "approve" or name != "outputs"}
+    path = "historic-plans" if command == "plans run" else write(folder / "x.json", case)
+    if command == "plans run":
+        main(["plans", "record", str(write(folder / "x.json", GOOD)), "--plans", path], lambda: fake)
+    assert main([*command.split(), path]) == ExitCode.USAGE
+    assert asked == [carrier]
+
+
+@pytest.mark.parametrize(
     "command",
     [
         *("run", "list", "explain", "approve", "mutate", "shrink", "plans amend --reason O9.4 --without-oracle"),
@@ -247,7 +273,7 @@ def test_a_run_imports_neither_other_commands_nor_the_engine_of_rest_cases() -> 
         "pyspark",
     )
     code = (
-        "import sys, kestrel_qtt.cli.main, kestrel_qtt.drivers.open as d; d.open_process_driver();"
+        "import sys, kestrel_qtt.cli.main, kestrel_qtt.drivers.open as d; d.open_driver('process');"
         f" print([n for n in sys.modules if n.startswith({late})])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

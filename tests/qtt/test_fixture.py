@@ -96,7 +96,6 @@ def test_errors_say_what_to_change(project: pytest.Pytester, line: str, message:
     result.stdout.fnmatch_lines([f"E {message}"])
 
 
-@pytest.mark.spark
 def test_the_example_of_the_page(pytester: pytest.Pytester) -> None:
     for name, text in FILES.items():
         path = pytester.path / name

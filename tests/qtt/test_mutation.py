@@ -165,7 +165,6 @@ BOUND = """\
 """
 
 
-@pytest.mark.spark
 def test_a_case_for_the_bound_kills_the_mutants_that_survived(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -90,6 +90,27 @@ def test_ids_and_read_ahead(project: pytest.Pytester) -> None:
     assert closed(project) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "carriers"),
+    [
+        ((), {"spark", "process"}),
+        (("--qtt-on", "spark"), {"spark"}),
+        (("--qtt-local",), {"process"}),
+        (("--qtt-on", "process", "-n", "1"), {"process"}),
+    ],
+)
+def test_what_carries_the_cases_of_files_and_those_of_tests(
+    project: pytest.Pytester, options: tuple[str, ...], carriers: set[str]
+) -> None:
+    note = 'def pytest_qtt_driver(config, carrier):\n    open("carriers.txt", "a").write(carrier + " ")\n'
+    project.makeconftest(CONFTEST.replace("def pytest_qtt_driver(config):\n", note))
+    write(project, "one.json", case("a file"))
+    project.makepyfile("def test_it(qtt):\n    qtt.run('test-cases/one.json')")
+    project.runpytest(".", *options).assert_outcomes(passed=2)
+    opened = (project.path / "carriers.txt").read_text().split()
+    assert (set(opened), len(opened)) == (carriers, len(carriers))
+
+
 def test_only_selected_cases_run(project: pytest.Pytester) -> None:
     write(project, "one.json", case("left"), case("right"))
     project.runpytest("test-cases", "-k", "left").assert_outcomes(passed=1, deselected=1)

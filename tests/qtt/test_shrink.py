@@ -176,7 +176,6 @@ tests:
 """
 
 
-@pytest.mark.spark
 def test_a_wrong_expectation_is_left_alone_with_its_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.yaml").write_text(PLANTED, encoding="utf-8")
     small = tmp_path / "small.yaml"

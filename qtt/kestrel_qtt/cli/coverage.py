@@ -13,6 +13,7 @@ from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_carrier,
     add_command,
     add_loading,
     load_cases,
@@ -36,6 +37,7 @@ def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], 
         "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
     )
     add_loading(command)
+    add_carrier(command, "process")
     command.add_argument(
         "--branches",
         action="store_true",

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from kestrel_qtt.cli.review import add_review, review_command
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_carrier,
     add_command,
     add_run_options,
     add_selection,
@@ -41,7 +43,6 @@ from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.options import CARRIER_OPTIONS, RUN_OPTIONS, is_local
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_qtt.report.plan_graph import mermaid_text
 
@@ -78,14 +79,15 @@ selected, 130 Ctrl-C
 """
 
 
-def main(argv: Sequence[str] | None = None, open_driver: OpenDriver = drivers.open_driver) -> int:
+def main(argv: Sequence[str] | None = None, open_driver: OpenDriver | None = None) -> int:
     """Run the command with `argv` (the arguments of the process by default) and return its exit code."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if getattr(arguments, "cold", False):
         drivers.run_cold()
     try:
-        return int(_COMMANDS[arguments.command](arguments, open_driver))
+        carrier = getattr(arguments, "on", "spark")
+        return int(_COMMANDS[arguments.command](arguments, open_driver or partial(drivers.open_driver, carrier)))
     except NoCaseError as error:
         sys.stderr.write(f"qtt: {error}\n")
         return ExitCode.OK if isinstance(error, EmptyShardError) else ExitCode.NO_CASES
@@ -108,8 +110,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_schema(commands, EXAMPLES)
     run = _command(commands, "run", "run cases and compare what comes out")
     add_run_options(run)
-    for name, option in CARRIER_OPTIONS.items():
-        run.add_argument(f"--{name}", **option)
     run.add_argument(
         "--kafka",
         metavar="HOST:PORT",
@@ -125,7 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     explain = _command(commands, "explain", "show the plans of cases, and the stages in which they run")
     explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
-    approve.add_argument("--cold", **RUN_OPTIONS["cold"])
+    add_carrier(approve, "spark")
     add_review(commands, EXAMPLES)
     add_watch(commands, EXAMPLES)
     add_record(commands, EXAMPLES)
@@ -148,14 +148,13 @@ def _command(
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
     loaded = load_cases(arguments)
-    local = is_local(vars(arguments).__getitem__)
     option = "--server" if arguments.server else "--kafka" if arguments.kafka is not None else None
-    if local and option is not None:
+    if arguments.on == "process" and option is not None:
         raise SelectionError(f"{option} runs cases on Spark, and --local in this process: leave one out")
     if local and arguments.cold:
         raise SelectionError("--cold has no effect on runs in this process: leave it out")
     if option is None:
-        return run_loaded(loaded, arguments, drivers.open_process_driver if local else open_driver)
+        return run_loaded(loaded, arguments, open_driver)
     if arguments.cut or arguments.restart:
         raise SelectionError(f"--cut and --restart belong to runs in memory, not to {option}")
     if arguments.server:

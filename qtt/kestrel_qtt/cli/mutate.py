@@ -16,6 +16,7 @@ from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_carrier,
     add_command,
     add_selection,
     load_cases_of_script,
@@ -43,6 +44,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         ),
     )
     add_selection(command)
+    add_carrier(command, "process")
     command.add_argument("--since", metavar="REV", help="only statements that changed since this git revision")
     command.add_argument("--json", type=Path, metavar="FILE", help="write all mutants, and what became of each")
     command.add_argument("--html", type=Path, metavar="DIR", help="write the mutants to look at: DIR/mutation.html")

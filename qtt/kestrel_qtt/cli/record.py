@@ -13,10 +13,10 @@ from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import propose
 from kestrel_qtt.cli.case_text import case_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_loading, progress
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_carrier, add_command, add_loading, progress
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.functions import check_functions
-from kestrel_qtt.options import RUN_OPTIONS, pair, positive
+from kestrel_qtt.options import pair, positive
 from kestrel_qtt.plans.spec import case_document
 from kestrel_qtt.runner import run_group
 
@@ -58,7 +58,7 @@ def add_record(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     command.add_argument("--name", help="the name of the case")
     command.add_argument("--write", type=Path, metavar="FILE", help="write the case to a new file")
     add_loading(command)
-    command.add_argument("--cold", **RUN_OPTIONS["cold"])
+    add_carrier(command, "spark")
 
 
 def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

@@ -19,6 +19,7 @@ from kestrel_qtt.cli.approve import fill_in, is_open, propose
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    add_carrier,
     add_command,
     add_selection,
     load_cases,
@@ -27,7 +28,6 @@ from kestrel_qtt.cli.run import (
     selected,
 )
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.report.colour import coloured
 from kestrel_qtt.report.text import failure_text
 
@@ -119,7 +119,7 @@ def add_review(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     text = "walk through the differences of cases, and accept what was written"
     command = add_command(commands, "review", text, examples)
     add_selection(command)
-    command.add_argument("--cold", **RUN_OPTIONS["cold"])
+    add_carrier(command, "spark")
 
 
 def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

@@ -18,7 +18,7 @@ from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, Selection,
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
-from kestrel_qtt.options import LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
+from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
 from kestrel_qtt.report.ci import github_annotations, write_junit
 from kestrel_qtt.report.colour import coloured
 from kestrel_qtt.report.html import write_html
@@ -84,6 +84,13 @@ def add_loading(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="functions of your own: a Python file with decorated functions, which is executed; may be repeated",
     )
+
+
+def add_carrier(command: argparse.ArgumentParser, default: str) -> None:
+    """Declare the options of a command that runs cases on `default` unless it is told otherwise."""
+    for name, option in CARRIER_OPTIONS.items():
+        command.add_argument(f"--{name}", **option)
+    command.set_defaults(on=default)
 
 
 def progress() -> Callable[[str], None]:
@@ -159,6 +166,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     for name, option in RUN_OPTIONS.items():
         parser.add_argument(f"--{name}", **option)
+    add_carrier(parser, "spark")
     parser.add_argument(
         "--jobs", type=positive, default=min(2, os.cpu_count() or 1), metavar="N", help="how many groups run at once"
     )

@@ -10,7 +10,16 @@ from rich.console import Console
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.case_text import case_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, progress, selected
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_carrier,
+    add_command,
+    add_selection,
+    load_cases,
+    progress,
+    selected,
+)
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.plans.spec import case_document
@@ -30,6 +39,7 @@ def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         ),
     )
     add_selection(command)
+    add_carrier(command, "process")
     command.add_argument("--write", type=Path, metavar="FILE", help="write the small case to a new file")
 
 

@@ -12,11 +12,10 @@ from rich.console import Console
 
 from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import Case, Result, Status
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, add_selection, load_cases, selection_of
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_carrier, add_command, add_selection, load_cases, selection_of
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import forget_functions
 from kestrel_qtt.load import Loaded
-from kestrel_qtt.options import RUN_OPTIONS
 from kestrel_qtt.report.colour import coloured
 from kestrel_qtt.report.text import failure_text, summarise, watched
 from kestrel_qtt.runner import run_cases
@@ -138,7 +137,7 @@ def add_watch(commands: argparse._SubParsersAction[argparse.ArgumentParser], exa
     text = "run cases, and again whenever a file that they need is saved"
     command = add_command(commands, "watch", text, examples)
     add_selection(command)
-    command.add_argument("--cold", **RUN_OPTIONS["cold"])
+    add_carrier(command, "process")
 
 
 def watch_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

@@ -12,6 +12,10 @@ DEFAULT_GROUP_SIZE = 60
 """240 take a fifth less processor time, but 480 of ksqlDB's cases in such groups filled a JVM of 850 MB."""
 
 
+CARRIERS = ("spark", "process")
+"""What can carry the queries of cases of records: memory streams of Spark, or this process."""
+
+
 class PlanningError(Exception):
     """The statements of a case cannot be planned; the message says which one, and why."""
 

@@ -13,21 +13,21 @@ def run_cold() -> None:
     os.environ[COLD_VARIABLE] = "1"
 
 
-def open_driver() -> PlanningDriver:
-    """Open the driver that runs cases over memory streams of Spark, which starts with the first case."""
+def open_driver(carrier: str = "spark") -> PlanningDriver:
+    """Open the driver of all forms of cases; those of records run on one of `CARRIERS`.
+
+    Spark starts with the first case.
+    """
     from kestrel_qtt.drivers.full import FullDriver
+
+    if carrier == "process":
+        from kestrel_qtt.drivers.records.process_topics import ProcessTopics
+
+        return FullDriver(ProcessTopics())
     from kestrel_qtt.drivers.memory import Memory
     from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
 
     return FullDriver(MemoryTopics(Memory()))
-
-
-def open_process_driver() -> PlanningDriver:
-    """Open the driver that runs cases of records in this process, without Spark."""
-    from kestrel_qtt.drivers.full import FullDriver
-    from kestrel_qtt.drivers.records.process_topics import ProcessTopics
-
-    return FullDriver(ProcessTopics())
 
 
 def open_kafka_driver(servers: str) -> PlanningDriver:

@@ -16,7 +16,7 @@ import pytest
 from kestrel_qtt.cases.discovery import SUFFIXES, CaseFile, Finder
 from kestrel_qtt.drivers.driver import Driver, DriverError
 from kestrel_qtt.extra import missing
-from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, is_local
+from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS
 
 _CHUNKED = "qtt_chunked"
 _EQUAL_QUERIES = "qtt_equal_queries"
@@ -30,8 +30,11 @@ class QttHooks:
     """Hooks of the plugin."""
 
     @pytest.hookspec(firstresult=True)
-    def pytest_qtt_driver(self, config: pytest.Config) -> Driver | None:
-        """Open the driver that runs the cases; called once per process, when the first case is about to run."""
+    def pytest_qtt_driver(self, config: pytest.Config, carrier: str) -> Driver | None:
+        """Open the driver that runs cases on a carrier, `spark` or `process`.
+
+        Called once per process and carrier, when the first case is about to run.
+        """
 
 
 class CaseCollector(pytest.File):
@@ -88,12 +91,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_qtt_driver(config: pytest.Config) -> Driver:
+def pytest_qtt_driver(config: pytest.Config, carrier: str) -> Driver:
     """Open the driver of our own engine."""
-    from kestrel_qtt.drivers.open import open_driver, open_process_driver
+    from kestrel_qtt.drivers.open import open_driver
 
-    local = is_local(lambda name: config.getoption(f"--qtt-{name}"))
-    return open_process_driver() if local else open_driver()
+    return open_driver(carrier)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("qtt_functions", "Python files with functions that the cases may call", type="paths")
     group = parser.getgroup("qtt", "query-translation cases")
     for name, option in (*LOAD_OPTIONS.items(), *RUN_OPTIONS.items(), *CARRIER_OPTIONS.items()):
-        group.addoption(f"--qtt-{name}", **option)
+        group.addoption(f"--qtt-{name}", **{**option, "dest": f"qtt_{option.get('dest', name).replace('-', '_')}"})
     group.addoption(
         "--qtt-html", metavar="DIR", help="write a report of the cases to look at: DIR/index.html, one file"
     )

@@ -64,6 +64,8 @@ class CaseItem(pytest.Item):
 class Suite:
     """Loads case files, and runs chunks of their cases on a driver that is opened for the first.
 
+    Without `--qtt-on` cases of files run on Spark, and those that a test states in this process.
+
     Raises:
         DriverError: a file of `qtt_functions` cannot be loaded.
     """
@@ -81,7 +83,7 @@ class Suite:
         self._gaps: dict[str, Gap] = {}
         self._chunks: dict[str, Sequence[Case]] = {}
         self._results: dict[str, Result] = {}
-        self._driver: Driver | None = None
+        self._drivers: dict[str, Driver] = {}
         self._started = time.perf_counter()
 
     def items(self, parent: pytest.Collector, file: CaseFile) -> Iterator[CaseItem]:
@@ -110,12 +112,12 @@ class Suite:
     def result(self, case: Case) -> Result:
         """The result of a case; the whole chunk runs for the first of its cases."""
         if case.id not in self._results:
-            self.run([other for other in self._chunks[case.id] if other.id not in self._results], self._gaps)
+            self.run([other for other in self._chunks[case.id] if other.id not in self._results], self._gaps, "spark")
         return self._results[case.id]
 
-    def run(self, cases: Sequence[Case], gaps: Ledger) -> list[Result]:
+    def run(self, cases: Sequence[Case], gaps: Ledger, carrier: str = "process") -> list[Result]:
         """Run cases together, and keep their results for the report."""
-        driver, options = self._opened(), self._options()
+        driver, options = self._opened(carrier), self._options()
         tolerant = self._config.getoption("--qtt-tolerant-errors")
         results = list(run_cases(cases, driver, options, tolerant_errors=tolerant, gaps=gaps))
         self._results |= {result.case.id: result for result in results}
@@ -123,12 +125,13 @@ class Suite:
 
     def outcome(self, case: Case) -> Outcome:
         """Run one case without comparing anything."""
-        return next(outcome for _, outcome, _ in run_group([case], self._opened(), self._options()))
+        return next(outcome for _, outcome, _ in run_group([case], self._opened("process"), self._options()))
 
-    def _opened(self) -> Driver:
-        if self._driver is None:
-            self._driver = self._config.hook.pytest_qtt_driver(config=self._config)
-        return self._driver
+    def _opened(self, default: str) -> Driver:
+        carrier = self._config.getoption("--qtt-on") or default
+        if carrier not in self._drivers:
+            self._drivers[carrier] = self._config.hook.pytest_qtt_driver(config=self._config, carrier=carrier)
+        return self._drivers[carrier]
 
     def _options(self) -> RunOptions:
         options = run_options(lambda name: self._config.getoption(f"--qtt-{name}"))
@@ -137,21 +140,20 @@ class Suite:
     @property
     def equal_queries(self) -> int:
         """How many queries took the result of an equal one over equal records."""
-        return getattr(self._driver, "equal_queries", 0)
+        return sum(getattr(driver, "equal_queries", 0) for driver in self._drivers.values())
 
     def close(self) -> None:
-        """Write the report that is asked for, and close the driver if it was opened."""
+        """Write the report that is asked for, and close the drivers that were opened."""
         folder = self._config.getoption("--qtt-html")
         if folder is not None and self._results:
             self._write_report(Path(folder))
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = None
+        while self._drivers:
+            self._drivers.popitem()[1].close()
 
     def _write_report(self, folder: Path) -> None:
         """Write the report of this process: a worker of pytest-xdist has a folder of its own."""
         worker = vars(self._config).get("workerinput")
         results = list(self._results.values())
         summary = summarise(results, time.perf_counter() - self._started)
-        explain = getattr(self._driver, "explain", None)
+        explain = next((getattr(driver, "explain", None) for driver in self._drivers.values()), None)
         write_html(folder / worker["workerid"] if worker else folder, results, summary, explain)

@@ -21,7 +21,7 @@ _LINE_EVERY = 10.0
 _TOGETHER = 0.1
 """How many seconds are between the ends of two groups at least."""
 
-_FIRST = "Spark starts and runs the first ones"
+_FIRST = "the first ones run"
 """What the progress bar says until a case ends."""
 
 _T = TypeVar("_T")
