@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import copy
 import json
+import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ from jsonschema import Draft202012Validator
 from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.expand import slug
 from kestrel_qtt.cases.model import CaseFileError, Window
+from kestrel_qtt.cases.quick_check import QuickCheck
+from kestrel_qtt.cases.read_yaml import read_yaml
+from kestrel_qtt.cases.schema import schema_text
 from kestrel_qtt.load import case_of_spec, load, load_stored
 
 
@@ -229,3 +235,33 @@ def test_schema_is_a_schema() -> None:
     Draft202012Validator.check_schema(schema)
     objects = [d for d in schema["$defs"].values() if d.get("type") == "object"]
     assert all(d.get("additionalProperties") is False for d in objects)
+
+
+def test_what_the_quick_check_lets_pass_fulfils_the_schema() -> None:
+    schema = json.loads(schema_text())
+    case = {"$ref": "#/$defs/case", "$defs": schema["$defs"]}
+    quick, validator, rng = QuickCheck(schema["$defs"]).of(case), Draft202012Validator(case), random.Random(7)
+    texts = [
+        path.read_text() for path in sorted((Path(__file__).parents[2] / "test-cases").glob("[fjw]*s/*.yaml"))[::6]
+    ]
+    cases = [each.data for text in texts for each in read_yaml(text).items or ()]
+    assert [each for each in cases if quick(each) != validator.is_valid(each)] == []
+    changed = [damaged(copy.deepcopy(each), rng) for each in cases for _ in range(10)]
+    passed = [each for each in changed if quick(each)]
+    assert 0.05 * len(changed) < len(passed) < 0.9 * len(changed)
+    assert [each for each in passed if not validator.is_valid(each)] == []
+
+
+def damaged(value: Any, rng: random.Random) -> Any:
+    """Change one member somewhere in a case: another name, or a value of another type."""
+    holders = [value]
+    for each in holders:
+        below = each.values() if isinstance(each, dict) else each
+        holders += [part for part in below if isinstance(part, dict | list) and part]
+    holder = rng.choice(holders)
+    at = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
+    if isinstance(holder, dict) and rng.random() < 0.3:
+        holder[f"{at}s"] = holder.pop(at)
+    else:
+        holder[at] = rng.choice([None, True, 1, 0, -1, 1.5, Decimal("2.5"), "", " x ", "JSON", "time", [], {}, [1, 1]])
+    return value

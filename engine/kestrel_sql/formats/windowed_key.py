@@ -5,12 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.bulk.codec import binary_of, require
 from kestrel_sql.formats.serde import Decoder, Encoder, Row
 from kestrel_sql.plan.step import WindowInfo, WindowType
 
@@ -64,18 +59,6 @@ def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
         return data + (_SESSION.pack(end, start) if window.type is WindowType.SESSION else _TIME.pack(start))
     except struct.error as error:
         raise SerdeError(f"Error serializing windowed key: {error}") from error
-
-
-def join_all(keys: pa.BinaryArray, starts: pa.Int64Array, ends: pa.Int64Array, window: WindowInfo) -> pa.BinaryArray:
-    """Do `join` for whole columns; a null key stays null.
-
-    Raises:
-        NotPlainError: a window lacks a bound.
-    """
-    require(not starts.null_count and not ends.null_count)
-    bounds = [ends, starts] if window.type is WindowType.SESSION else [starts]
-    tails = np.column_stack([bound.to_numpy() for bound in bounds]).astype(">i8").view(np.uint8)
-    return pc.binary_join_element_wise(keys, binary_of(tails.ravel(), np.full(len(keys), window_bytes(window))), b"")
 
 
 def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:

@@ -8,10 +8,8 @@ from typing import Any
 from zlib import crc32
 
 import msgpack
-import pyarrow as pa
 
 from kestrel_sql.errors import QueryError
-from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import State
 
 VERSION, PACKED, BUCKETED, COLUMNS = 1, 2, 3, 4
@@ -127,9 +125,13 @@ def dump_state(state: Mapping[Any, Any]) -> bytes:
         if isinstance(value, BucketedRows):
             version = max(version, BUCKETED)
             return value.encoded()
-        if isinstance(value, GroupColumns):
-            version = COLUMNS
-            return msgpack.ExtType(_GROUPS, msgpack.packb(value.encoded()))
+        if not isinstance(value, Decimal | int):
+            # Only states on Spark have groups in columns; this process does without Arrow and NumPy.
+            from kestrel_sql.operators.group_columns import GroupColumns
+
+            if isinstance(value, GroupColumns):
+                version = COLUMNS
+                return msgpack.ExtType(_GROUPS, msgpack.packb(value.encoded()))
         return _extend(value)
 
     try:
@@ -146,11 +148,11 @@ def pack_state(state: Mapping[Any, Any]) -> bytes:
         QueryError: the state holds a value that cannot be encoded.
     """
     plain = dump_state(state)
-    return (
-        plain
-        if len(plain) <= _COMPRESS_ABOVE_BYTES
-        else bytes([PACKED]) + pa.compress(plain[1:], codec="zstd", asbytes=True)
-    )
+    if len(plain) <= _COMPRESS_ABOVE_BYTES:
+        return plain
+    import pyarrow as pa
+
+    return b"".join((bytes([PACKED]), pa.compress(plain[1:], codec="zstd", asbytes=True)))
 
 
 def load_state(stored: bytes) -> State:
@@ -166,13 +168,14 @@ def load_state(stored: bytes) -> State:
             f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {COLUMNS}",
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
+    if stored[0] != PACKED:
+        return _rows(stored[1:])
+    import pyarrow as pa
+
     try:
-        plain = (
-            stored[1:] if stored[0] != PACKED else pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read()
-        )
+        return _rows(pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read())
     except OSError as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
-    return _rows(plain)
 
 
 def _packer(extend: Callable[[object], msgpack.ExtType]) -> msgpack.Packer:
@@ -210,5 +213,7 @@ def _restore(code: int, data: bytes) -> Any:
         count, *buckets = _unpacked(data)
         return BucketedRows(count, buckets)
     if code == _GROUPS:
+        from kestrel_sql.operators.group_columns import GroupColumns
+
         return GroupColumns.decoded(_unpacked(data))
     raise ValueError(f"unknown msgpack extension {code}")

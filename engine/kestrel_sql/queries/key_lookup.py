@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.plan.steps.streams import StreamFilterV1
 from kestrel_sql.queries.pull_lookup import named_keys
-from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps, typed_rows
+from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps
 from kestrel_sql.queries.row_steps import RowSteps
 from kestrel_sql.queries.transient import Row, TransientQuery, answer_with
+from kestrel_sql.queries.typed_values import typed_rows
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, IntegerLiteral, StringLiteral
 from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
@@ -41,7 +42,7 @@ class KeyLookup:
             read.sort(key=table.scan_order)
         found = self.run([as_read(each, key) for each in read])
         values = [tuple(row[column.name] for column in columns) for _, row in found]
-        return answer_with(self.planned, list(map(Row, values)) if self.is_copied else typed_rows(values, columns))
+        return answer_with(self.planned, list(map(Row, values if self.is_copied else typed_rows(values, columns))))
 
 
 def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> KeyLookup | None:

@@ -26,8 +26,8 @@ from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV
 from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
+from kestrel_sql.queries.typed_values import typed_rows
 from kestrel_sql.session.source_records import source_spec
-from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
@@ -96,10 +96,10 @@ class TableReader:
         columns = self.stored.facts.schema.value
         names = [column.name for column in columns]
         for chunk in _chunks(self.stored.entries(keys), _CHUNK):
-            # Converts values to the types of their columns: an aggregate may return the integer 0 for a DOUBLE.
-            values = to_rows(from_rows([entry.value for entry in chunk], columns))
+            # An aggregate may return the integer 0 for a DOUBLE.
+            values = typed_rows((entry.value for entry in chunk), columns)
             check_work()
-            for at, found in run([dict(zip(names, value or (), strict=True)) for value in values]):
+            for at, found in run([dict(zip(names, value, strict=True)) for value in values]):
                 entry = chunk[at]
                 yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
 
@@ -178,12 +178,7 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
             found.append((table.scan_order(rows[at]), values))
     found.sort(key=lambda pair: pair[0])
     limited = found if planned.limit is None else found[: planned.limit]
-    return typed_rows([values for _, values in limited], planned.columns)
-
-
-def typed_rows(values: Sequence[Sequence[object]], columns: Sequence[Column]) -> list[Row]:
-    """Return rows whose values have exactly the types of their columns."""
-    return [Row(tuple(row or ())) for row in to_rows(from_rows(values, columns))]
+    return list(map(Row, typed_rows((values for _, values in limited), planned.columns)))
 
 
 def own_steps(root: Step) -> list[Step]:

@@ -7,6 +7,7 @@ from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import windowed_key as windowed
 from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.windowed_columns import join_all
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from tests.engine.formats.samples import spec
 
@@ -35,7 +36,7 @@ def test_joining_a_column_of_keys_equals_joining_each_key(window: WindowInfo) ->
     keys = [b"", b"a", None, b"longer", b"\xff"]
     starts, ends = [0, -5, 3, 2**62, 7], [1, 0, 4, 2**63 - 1, 8]
     arrays = pa.array([b"before", *keys], pa.binary())[1:], pa.array(starts, pa.int64()), pa.array(ends, pa.int64())
-    joined = windowed.join_all(*arrays, window).to_pylist()
+    joined = join_all(*arrays, window).to_pylist()
     assert joined == [
         None if key is None else windowed.join(key, bounds, window)
         for key, *bounds in zip(keys, starts, ends, strict=True)
@@ -44,7 +45,7 @@ def test_joining_a_column_of_keys_equals_joining_each_key(window: WindowInfo) ->
 
 def test_a_column_of_keys_without_a_bound_is_not_plain() -> None:
     with pytest.raises(NotPlainError):
-        windowed.join_all(pa.array([b"a"]), pa.array([None], pa.int64()), pa.array([1], pa.int64()), TIME)
+        join_all(pa.array([b"a"]), pa.array([None], pa.int64()), pa.array([1], pa.int64()), TIME)
 
 
 def test_nulls_and_short_keys() -> None:

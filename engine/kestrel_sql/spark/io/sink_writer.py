@@ -14,7 +14,8 @@ from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.bulk.codec import NotPlainError
-from kestrel_sql.formats.windowed_key import join, join_all
+from kestrel_sql.formats.windowed_columns import join_all
+from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import to_list
