@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import active_children, get_context
+from types import MappingProxyType
 
 from kestrel_qtt.cases import known_gaps
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger
@@ -32,7 +35,9 @@ def run_cases(
     size = _size(len(cases), options)
     groups = [cases[start : start + size] for start in range(0, len(cases), size)]
     for case, outcome, seconds in (
-        _side_by_side(groups, driver, options) if options.jobs > 1 else _in_turn(groups, driver, options)
+        _side_by_side(groups, driver, options)
+        if options.jobs > 1 and len(groups) > 1
+        else _in_turn(groups, driver, options)
     ):
         yield known_gaps.apply(gaps, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
 
@@ -40,6 +45,22 @@ def run_cases(
 def _size(cases: int, options: RunOptions) -> int:
     """How many cases a group has: so few that all jobs have one, unless that makes groups which are not worth it."""
     return min(options.group_size, max(WORTH_A_JOB, -(-cases // options.jobs)))
+
+
+_Outcomes = dict[str, tuple[Outcome, float]]
+# A mapping that nobody may change cannot go from one process to another by itself.
+copyreg.pickle(MappingProxyType, lambda mapping: (_unchanging, (dict(mapping),)))
+
+_WORK: list[Callable[[int], _Outcomes]] = []
+"""What a process that was forked for groups does with the number of each."""
+
+
+def _unchanging(members: dict[str, object]) -> MappingProxyType[str, object]:
+    return MappingProxyType(members)
+
+
+def _work(number: int) -> _Outcomes:
+    return _WORK[-1](number)
 
 
 def _in_turn(
@@ -54,21 +75,30 @@ def _side_by_side(
 ) -> Iterator[tuple[Case, Outcome, float]]:
     """Run several groups at once; their outcomes come in the order of the groups."""
 
-    def outcomes_of(group: Sequence[Case]) -> list[tuple[Case, Outcome, float]]:
-        return list(run_group(group, driver, options))
+    def outcomes_of(number: int) -> _Outcomes:
+        found = run_group(groups[number], driver, options)
+        return {case.id: (outcome, seconds) for case, outcome, seconds in found}
 
-    pool = ThreadPoolExecutor(options.jobs, "group")
-    running = [pool.submit(outcomes_of, group) for group in groups]
+    pool: Executor
+    if getattr(driver, "can_fork", False):
+        # Threads share one core where nothing but Python works.
+        pool, work = ProcessPoolExecutor(options.jobs, get_context("fork"), _WORK.append, (outcomes_of,)), _work
+    else:
+        pool, work = ThreadPoolExecutor(options.jobs, "group"), outcomes_of
+    running = [pool.submit(work, number) for number in range(len(groups))]
     try:
-        for outcomes in running:
-            yield from outcomes.result()
+        for group, waiting in zip(groups, running, strict=True):
+            outcomes = waiting.result()
+            yield from ((case, *outcomes[case.id]) for case in group)
     except KeyboardInterrupt:
         # A group may run for a minute; whoever interrupts does not wait for it.
         pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():
+            child.terminate()
         raise
     finally:
-        for waiting in running:
-            waiting.cancel()
+        for each in running:
+            each.cancel()
     pool.shutdown()
 
 

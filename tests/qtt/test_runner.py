@@ -59,6 +59,17 @@ def test_groups_side_by_side_keep_their_order(fake: Any) -> None:
     assert [(r.case.name, r.status) for r in results] == [(f"f - {name}", Status.PASSED) for name in "abcd"]
 
 
+def test_groups_of_a_driver_that_needs_nothing_but_python_run_in_processes(fake: Any) -> None:
+    fake.can_fork = True
+    cases = [make("a"), make("b", "CRASH"), make("c", "FAIL x"), make("d")]
+    results = list(run_cases(cases, fake, RunOptions(group_size=1, jobs=2)))
+    passed, error, failed = Status.PASSED, Status.ERROR, Status.FAILED
+    assert [(r.case.name[-1], r.status) for r in results] == [
+        *zip("abcd", (passed, error, failed, passed), strict=True)
+    ]
+    assert fake.groups == []
+
+
 @pytest.mark.parametrize(("cases", "sizes"), [(50, [50]), (130, [65, 65]), (250, [100, 100, 50])])
 def test_every_job_has_a_group_unless_there_are_few_cases(fake: Any, cases: int, sizes: list[int]) -> None:
     list(run_cases([make(str(n)) for n in range(cases)], fake, RunOptions(group_size=100, jobs=2)))
@@ -233,7 +244,7 @@ def test_progress_passes_results_through(terminal: bool, monkeypatch: pytest.Mon
     assert "a second" in stream.getvalue()
 
 
-def test_a_terminal_shows_that_spark_starts() -> None:
+def test_a_terminal_shows_that_the_first_cases_run() -> None:
     stream = io.StringIO()
     results = watched(iter([Result(make("a"), Status.PASSED)]), 1, Console(file=stream, force_terminal=True, width=100))
 
@@ -241,7 +252,7 @@ def test_a_terminal_shows_that_spark_starts() -> None:
         for _ in results:
             yield stream.getvalue()
 
-    assert "Spark starts" in next(shown())
+    assert "the first ones run" in next(shown())
 
 
 def test_a_progress_bar_takes_nothing_from_a_standard_output_that_is_a_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ def typed_rows(rows: Iterable[Sequence[Any]], columns: Sequence[Column]) -> list
 def _converter(sql_type: SqlType | None) -> _Convert | None:
     """The conversion of a value that is not NULL; None if it needs none."""
     match sql_type:
-        case Decimal():
+        case Decimal() if not sql_type.own_scales:
             return lambda number: _fitting(number, sql_type)
         case Array(item):
             of_item = _lifted(item)

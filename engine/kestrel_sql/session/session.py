@@ -17,7 +17,7 @@ from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.plan.codec.plan_file import decode_statement, encode_statement
+from kestrel_sql.plan.codec.plan_file import check_storable
 from kestrel_sql.plan.commands import CreateKafkaSourceV1, CreateStreamV1, CreateTableV1, DdlCommand, DropSourceV1
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -292,25 +292,25 @@ class Session:
         return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
 
     def _commit(self, parsed: ParsedStatement, plan: StatementPlan) -> Executed:
-        """Register the schemas, write the plan to JSON, read it back and execute it."""
+        """Register the schemas and execute the plan."""
         if plan.query_plan is not None:
             check_partitions(plan.query_plan.physical_plan, self.partitions)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
             check_topic(plan.ddl_command.topic_name)
             if isinstance(parsed.statement, CreateAs):
                 check_writable(plan.ddl_command.topic_name, self.config, parsed.span)
-        stored = decode_statement(encode_statement(plan))
+        check_storable(plan)
         registered = register_schemas(self.registry, plan)
         try:
-            self.execute_plan(stored)
+            self.execute_plan(plan)
         except BaseException:
             self.retract(registered)
             raise
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
             self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
-        if stored.query_plan is not None:
+        if plan.query_plan is not None:
             self.counter += 1
-        return Executed(statement=parsed, plan=stored, registered=registered)
+        return Executed(statement=parsed, plan=plan, registered=registered)
 
     def _note_partitions(self, topic: str, statement: object, query: QueryPlan | None) -> None:
         """Take over the number of partitions that a CREATE gives its topic; that of an existing topic stays."""
@@ -327,7 +327,8 @@ class Session:
     ) -> Executed:
         if command is None:
             return Executed(statement=parsed, message=otherwise)
-        plan = decode_statement(encode_statement(StatementPlan(statement_text=parsed.text, ddl_command=command)))
+        plan = StatementPlan(statement_text=parsed.text, ddl_command=command)
+        check_storable(plan)
         self.execute_plan(plan)
         return Executed(statement=parsed, plan=plan)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from kestrel_sql.queries.typed_values import typed_rows
 from kestrel_sql.sql.parse.parser import parse_columns
+from kestrel_sql.types.own_scales import with_own_scales
 
 NUMBERS = {"N": 0, "M": None}
 
@@ -30,3 +32,9 @@ def test_values_have_the_types_of_their_columns(sql_type: str, given: Any, typed
     columns = parse_columns(f"A INT, V {sql_type}")
     [(_, value)] = typed_rows([(1, given)], columns)
     assert repr(value) == typed
+
+
+def test_a_decimal_with_a_scale_of_its_own_keeps_it() -> None:
+    [column] = parse_columns("V DECIMAL(6, 2)")
+    own = replace(column, type=with_own_scales(column.type, own=True))
+    assert str(typed_rows([[Decimal("1.2")]], [own])[0][0]) == "1.2"

@@ -126,6 +126,15 @@ def encode_statement(statement: StatementPlan) -> dict[str, Any]:
     return document
 
 
+def check_storable(statement: StatementPlan) -> None:
+    """Check that the plan of a statement can be read again where it is stored.
+
+    Raises:
+        PlanError: steps or expressions are nested too deeply.
+    """
+    check_depth(encode_statement(statement))
+
+
 def dump_plan(plan: PlanFile) -> str:
     """Write the text of a `plan.json`, which ends in a line feed."""
     return write_json(encode_plan(plan))

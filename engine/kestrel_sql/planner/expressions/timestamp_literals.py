@@ -7,7 +7,8 @@ from dataclasses import replace
 from kestrel_sql.errors import StatementError
 from kestrel_sql.java.time.iso import parse_timestamp
 from kestrel_sql.planner.expressions.walk import rewrite
-from kestrel_sql.sql.nodes.expressions import Between, ColumnRef, Comparison, Expression, LongLiteral, StringLiteral
+from kestrel_sql.sql.nodes.expressions import Between, ColumnRef, Comparison, Expression, StringLiteral
+from kestrel_sql.sql.parse.parser import parse_expression
 
 TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})
 
@@ -36,7 +37,8 @@ def _rule(node: Expression) -> Expression | None:
 def _millis(expression: Expression) -> Expression:
     if not isinstance(expression, StringLiteral):
         return expression
-    return LongLiteral(parse_partial_timestamp(expression.value), span=expression.span)
+    # As the plan is read: what fits into an INTEGER is one.
+    return replace(parse_expression(str(parse_partial_timestamp(expression.value))), span=expression.span)
 
 
 def parse_partial_timestamp(text: str) -> int:

@@ -28,7 +28,7 @@ from kestrel_sql.topics.records import Record
 class BrokerTopics:
     """The topics of cases on one broker, read and written by one Spark session."""
 
-    can_share = False
+    can_share = can_fork = False
 
     def __init__(self, servers: str) -> None:
         """Connect to the broker and start Spark.

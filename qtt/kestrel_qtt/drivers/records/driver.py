@@ -25,6 +25,10 @@ class CaseTopics(Protocol):
     def can_share(self) -> bool:
         """Whether a query can read the records of several cases at once."""
 
+    @property
+    def can_fork(self) -> bool:
+        """Whether a copy of this process can run cases, too: neither Spark nor a broker is open."""
+
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Create what the planned cases of a group need, and produce their inputs."""
 
@@ -59,6 +63,11 @@ class RecordDriver:
         cut = Cut.parse(options.cut, options.restart)
         for start in range(0, len(cases), options.group_size):
             yield from self._run_group(cases[start : start + options.group_size], cut, reuse=options.reuse)
+
+    @property
+    def can_fork(self) -> bool:
+        """Whether a copy of this process can run cases, too."""
+        return self._topics.can_fork
 
     @property
     def equal_queries(self) -> int:

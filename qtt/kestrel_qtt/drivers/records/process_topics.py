@@ -20,6 +20,7 @@ class ProcessTopics:
     """Runs each query by itself."""
 
     can_share = False
+    can_fork = True
 
     def begin(self, runs: Sequence[CaseRun]) -> None:
         """Do nothing: cases hold their inputs."""
