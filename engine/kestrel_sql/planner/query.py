@@ -39,6 +39,7 @@ from kestrel_sql.planner.properties.serdes import sink_formats
 from kestrel_sql.planner.properties.with_clause import SinkProperties, check_retention, sink_properties
 from kestrel_sql.sql.nodes.expressions import ColumnRef, NullLiteral
 from kestrel_sql.sql.nodes.statements import CreateAs, Emit, InsertInto, Query, SourceKind
+from kestrel_sql.types.own_scales import at_declared_scales
 from kestrel_sql.types.schema import Schema
 
 NO_REGISTRY = NoRegistry()
@@ -103,7 +104,8 @@ def plan_create_as(
         planned = _plan_query(statement.query, catalog, types, sink=statement.name)
     _check_kind(statement.kind, planned.relation)
     check_retention(statement.kind, properties.topic, windowed=planned.relation.window is not None)
-    schema = planned.schema
+    # Whoever reads the topic gets values at the scales of their types.
+    schema = at_declared_scales(planned.schema)
     properties = name_sink_schemas(properties, planned.leftmost, registry)
     check_sink_schemas(properties, planned.leftmost, schema, registry)
     timestamp = timestamp_column(properties.timestamp, schema)

@@ -28,11 +28,12 @@ def test_the_plans_of_cases(monkeypatch: pytest.MonkeyPatch) -> None:
         run(session, plan)
 
     monkeypatch.setattr(Session, "execute_plan", noted)
-    for case in load_all(find_files([ROOT / "test-cases"])).cases[::5]:
+    for case in load_all(find_files([ROOT / "test-cases"])).cases[::3]:
         if not isinstance(case, RestCase | ScriptCase):
             prepared(case)
     assert len(plans) > 500
-    assert [plan for plan in plans if decode_statement(encode_statement(plan)) != plan] == []
+    # What is written of a type says more than whether it equals another (rule U4.7).
+    assert [plan for plan in plans if repr(decode_statement(encode_statement(plan))) != repr(plan)] == []
 
 
 @pytest.mark.parametrize("time", ["1970-01-01T00:00:00.001", "1969-12-31T23:59:59", "2023-01-01", "1900"])
