@@ -10,13 +10,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-import kestrel_sql.kafka.run.run as run_module
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.broker.broker import HOST, Broker, free_port
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -147,10 +145,10 @@ class _Away:
         return Problem(message="it is away", hint="", is_final=False)
 
 
-def quiet_run(said: list[str], folder: Any = None) -> ProductionRun:
+def quiet_run(said: list[str]) -> ProductionRun:
     settings = RunSettings(config=KafkaConfig(servers="h:1"), checkpoint=Path(), patience=1)
     nothing: Any = None
-    run = ProductionRun(
+    return ProductionRun(
         settings=settings,
         session=nothing,
         statements=(),
@@ -159,8 +157,6 @@ def quiet_run(said: list[str], folder: Any = None) -> ProductionRun:
         show=lambda _: None,
         bad=BadRecords(said.append),
     )
-    run._folder = folder
-    return run
 
 
 def test_a_broker_that_stays_away_is_given_up() -> None:
@@ -174,29 +170,6 @@ def test_a_broker_that_stays_away_is_given_up() -> None:
         run._watch(away)
     assert said == ["the broker h:1 returned no offsets; waiting for it up to 1 s"]
     assert caught.value.hint == "nothing is lost: run the same command again to resume from the checkpoint"
-
-
-@pytest.mark.parametrize(
-    ("error", "back"),
-    [(QueryError("no offsets"), "the broker h:1"), (OSError(5, "no offsets"), "the store of the checkpoint")],
-)
-def test_a_query_that_starts_again_says_that_it_waits_and_no_longer_waits(
-    error: Exception, back: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(run_module, "_BROKER_S", 0)
-    fails = iter([error, error])
-
-    def topics(_: object) -> dict[str, Any]:
-        for failure in fails:
-            raise failure
-        return {}
-
-    offsets: Any = SimpleNamespace(topics=topics, first=dict, ends=dict)
-    query: Any = SimpleNamespace(stored=SimpleNamespace(id="Q", sources={}, start={}))
-    run = quiet_run(said, SimpleNamespace(next_offsets=lambda _: {}))
-    assert run._flaw(query, offsets) is None
-    assert said == ["no offsets; waiting for it up to 1 s", f"{back} answers again"]
 
 
 def _end(run: subprocess.Popen[bytes]) -> None:

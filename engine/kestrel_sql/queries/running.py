@@ -27,7 +27,7 @@ _CHUNK = 10_000
 
 
 @dataclass(slots=True)
-class RunningQuery:
+class MemoryQuery:
     """A persistent query.
 
     It has read up to `position`; `pending` are records to process; it has an execution after its first input.
@@ -72,7 +72,7 @@ class RunningQueries:
     log: list[LogEntry]
     log_stream: LogStream
     paused: set[str] = field(default_factory=set)
-    _running: dict[str, RunningQuery] = field(default_factory=dict)
+    _running: dict[str, MemoryQuery] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close all queries."""
@@ -91,7 +91,7 @@ class RunningQueries:
         for name, query in self.session.queries.items():
             running = self._running.get(name)
             if running is None:
-                self._running[name] = RunningQuery(query, self.broker.arrivals if latest else 0)
+                self._running[name] = MemoryQuery(query, self.broker.arrivals if latest else 0)
             elif running.query is not query:
                 self._replace(running, query)
 
@@ -118,7 +118,7 @@ class RunningQueries:
         self._running.pop(name).close()
         self.paused.discard(name)
 
-    def due(self) -> Iterator[RunningQuery]:
+    def due(self) -> Iterator[MemoryQuery]:
         """Return the queries that have records to process, in the order of their statements.
 
         A query must process its records before the next one is taken, which may read its output.
@@ -128,11 +128,11 @@ class RunningQueries:
             if self.read_on(running):
                 yield running
 
-    def find(self, query_id: str) -> RunningQuery | None:
+    def find(self, query_id: str) -> MemoryQuery | None:
         """Return a query by its id, None if the session does not have it."""
         return self._running.get(query_id)
 
-    def read_on(self, running: RunningQuery) -> bool:
+    def read_on(self, running: MemoryQuery) -> bool:
         """Read new records for a query, and return whether it has records to process.
 
         A paused or failed query reads nothing.
@@ -145,7 +145,7 @@ class RunningQueries:
         running.position = until
         return bool(running.pending)
 
-    def advance(self, running: RunningQuery) -> None:
+    def advance(self, running: MemoryQuery) -> None:
         """Process pending records.
 
         An interrupt takes effect between two pieces, so that none is lost or processed twice.
@@ -157,7 +157,7 @@ class RunningQueries:
             with delayed_interrupts():
                 self.take(running, running.execution.advance(running.pending[:_CHUNK]), _CHUNK)
 
-    def take(self, running: RunningQuery, output: Output, count: int) -> None:
+    def take(self, running: MemoryQuery, output: Output, count: int) -> None:
         """Write the output for the first `count` pending records to the topics."""
         processed, running.pending = running.pending[:count], running.pending[count:]
         running.batches += 1
@@ -178,7 +178,7 @@ class RunningQueries:
             plan=query.plan, settings=query.config, serde=self.session.serde(), queryable=True, replaceable=True
         )
 
-    def query_of(self, table: Source) -> RunningQuery | None:
+    def query_of(self, table: Source) -> MemoryQuery | None:
         """Return the query that materialises a table; None if there is none."""
         return next((running for running in self._running.values() if materialises(running.query.plan, table)), None)
 
@@ -224,14 +224,14 @@ class RunningQueries:
         """
         return {name: self._lag(running) for name, running in list(self._running.items())}
 
-    def _lag(self, running: RunningQuery) -> dict[str, int]:
+    def _lag(self, running: MemoryQuery) -> dict[str, int]:
         pending = Counter(record.topic for record in running.pending)
         return {
             topic: pending[topic] + self.broker.waiting([topic], running.position)
             for topic in self.topics_of(running.query.plan)
         }
 
-    def _replace(self, running: RunningQuery, query: PersistentQuery) -> None:
+    def _replace(self, running: MemoryQuery, query: PersistentQuery) -> None:
         running.query = query
         if running.execution is None:
             return

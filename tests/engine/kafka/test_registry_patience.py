@@ -26,7 +26,7 @@ def away(times: int) -> Callable[[], str]:
 
 
 def test_what_asks_the_registry_is_done_again_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "_BROKER_S", 0.0)
+    monkeypatch.setattr(run, "AWAY_S", 0.0)
     said: list[str] = []
     assert until_registry(away(5), 60, said.append, Event()) == "schema"
     assert said == ["The schema registry at r did not answer; waiting for it up to 60 s"]

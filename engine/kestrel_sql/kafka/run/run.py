@@ -26,7 +26,8 @@ from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
-from kestrel_sql.kafka.run.topic_changes import changed, changes, damaged
+from kestrel_sql.kafka.run.supervisor import AWAY_S, Absences, Supervisor
+from kestrel_sql.kafka.run.topic_changes import changed, changes
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.queries.bad_records import BadLimit, BadRecords
 from kestrel_sql.queries.log_context import about
@@ -37,10 +38,8 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import LogEntry
 
 _LOOK_S = 0.2
-_BROKER_S = 2.0
 _COLLECT_S = 30.0
 _ANSWER_S = 5.0
-_RETRY_S = (1.0, 2.0, 5.0)
 
 T = TypeVar("T")
 
@@ -98,16 +97,19 @@ class ProductionRun:
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
     refused: ParsedStatement | None = None
-    _folder: CheckpointFolder = field(init=False)
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _asked: float = 0.0
     _collected: float = field(default_factory=time.monotonic)
-    _away: float | None = None
-    _missed: str = ""
+    _absences: Absences = field(init=False)
+    _supervisor: Supervisor = field(init=False)
     _stop_since: float | None = None
     _cut: set[str] = field(default_factory=set)
     _batches: TemporaryDirectory[str] = field(default_factory=lambda: TemporaryDirectory(prefix="kestrel-batches-"))
+
+    def __post_init__(self) -> None:
+        """Begin with everything there."""
+        self._absences = Absences(self.say, self.settings.patience)
 
     def run(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> bool:
         """Run all queries from the checkpoint, whose lock is held, and return whether all ended without an error.
@@ -115,7 +117,15 @@ class ProductionRun:
         Raises:
             EngineError: nothing was started, because the application does not match the checkpoint or the broker.
         """
-        self._folder = folder
+        self._supervisor = Supervisor(
+            session=self.session,
+            folder=folder,
+            offsets=offsets,
+            broker=self._broker,
+            say=self.say,
+            absences=self._absences,
+            until_caught_up=self.settings.until_caught_up,
+        )
         prepared = self._prepare(folder, manifest, offsets)
         for stored in gone(manifest, [query.named for query in prepared]):
             self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
@@ -231,7 +241,7 @@ class ProductionRun:
         )
 
     def _span(self, stored: StoredQuery, batch: int) -> int:
-        folder = self._folder.folder_of(stored)
+        folder = self._supervisor.folder.folder_of(stored)
         ends, starts = offsets_of(folder, batch), offsets_of(folder, batch - 1) or stored.start
         return sum(max(0, end - starts.get(position, 0)) for position, end in ends.items())
 
@@ -240,7 +250,7 @@ class ProductionRun:
         for query in queries:
             if not self._start(query):
                 break
-            while query.is_active or self._restarts(query, offsets):
+            while self._lives(query):
                 self._look(offsets)
                 self._watch(offsets)
                 if self.stop.is_set():
@@ -259,7 +269,7 @@ class ProductionRun:
         while not self.stop.is_set():
             self._look(offsets)
             self._watch(offsets)
-            alive = [query.is_active or self._restarts(query, offsets) for query in queries]
+            alive = [self._lives(query) for query in queries]
             if not any(alive):
                 break
         while not all(self._stopped(queries)):
@@ -295,7 +305,7 @@ class ProductionRun:
         for query in started:
             query.look()
         moment = time.monotonic()
-        if last or moment - self._asked > _BROKER_S:
+        if last or moment - self._asked > AWAY_S:
             self._asked = moment
             self._measure(started, offsets)
         if moment - self._collected > _COLLECT_S:
@@ -316,11 +326,11 @@ class ProductionRun:
         except QueryError as error:
             # A deleted topic has no offsets either; `_watch` reports that, and waiting does not help.
             if offsets.problem() is None:
-                self._answers()
+                self._absences.over(self._broker)
             else:
-                self._misses(self._broker, error.message)
+                self._absences.note(self._broker, error.message)
             return
-        self._answers()
+        self._absences.over(self._broker)
         for query in queries:
             query.progress.measure_lag(ends)
 
@@ -328,25 +338,10 @@ class ProductionRun:
     def _broker(self) -> str:
         return f"the broker {self.settings.config.servers}"
 
-    def _misses(self, what: str, message: str) -> None:
-        """Note that the broker or the store of the checkpoint is away; tell the user once."""
-        if self._away is None:
-            self._away, self._missed = time.monotonic(), what
-            self.say(f"{message}; waiting for it up to {self.settings.patience:.0f} s")
-
-    def _answers(self) -> None:
-        if self._away is not None:
-            self._away = None
-            self.say(f"{self._missed} answers again")
-
     def _watch(self, offsets: BrokerOffsets) -> None:
         """Stop queries whose topics have changed, and give up if the broker has not answered for too long."""
-        if self._away is not None:
-            if time.monotonic() - self._away > self.settings.patience:
-                raise EngineError(
-                    f"{self._broker} did not answer for {self.settings.patience:.0f} s",
-                    hint="nothing is lost: run the same command again to resume from the checkpoint",
-                )
+        self._absences.check()
+        if self._absences:
             return
         active = [query for query in self._running.values() if query.is_active]
         try:
@@ -358,65 +353,17 @@ class ProductionRun:
             if flaw is not None:
                 query.fail(QueryError(flaw))
 
-    def _restarts(self, query: RunningQuery, offsets: BrokerOffsets) -> bool:
-        """Restart a query after an error that may be temporary; return whether it runs."""
+    def _lives(self, query: RunningQuery) -> bool:
+        """Whether a query runs, or is to run again after an error that may pass."""
+        if query.is_active:
+            return True
         if not query.was_begun or self.stop.is_set():
             return False
         query.look()
-        if isinstance(query.failure, RegistryUnavailableError):
-            with about(query=query.id, batch=query.progress.batch):
-                until_registry(
-                    lambda: self.session.registry.latest(query.id), self.settings.patience, self.say, self.stop
-                )
-            query.start(until_caught_up=self.settings.until_caught_up)
+        if self._supervisor.tend(query):
             return True
-        if not query.may_be_retried or query.attempts >= len(_RETRY_S):
-            self._tell(query)
-            return False
-        with about(query=query.id, batch=query.progress.batch):
-            self.say(f"{query.failure}; trying again")
-        flaw = self._flaw(query, offsets)
-        if flaw is not None:
-            query.fail(flaw)
-            self._tell(query)
-            return False
-        self.stop.wait(_RETRY_S[query.attempts])
-        query.retry(until_caught_up=self.settings.until_caught_up)
-        return True
-
-    def _restarts_with_registry(self, query: RunningQuery) -> bool:
-        """Restart a query when the schema registry answers again, unless the user stops the run before."""
-
-        def ask() -> None:
-            if not self.stop.is_set():
-                self.session.registry.latest(query.id)
-
-        with about(query=query.id, batch=query.progress.batch):
-            until_registry(ask, self.settings.patience, self.say, self.stop)
-        return self._start(query)
-
-    def _flaw(self, query: RunningQuery, offsets: BrokerOffsets) -> QueryError | None:
-        """Why the topics of a query do not let it resume; waits for the broker and for the store of the checkpoint."""
-        since = time.monotonic()
-        while not self.stop.is_set():
-            try:
-                flaw = damaged(query.stored, self._folder, offsets)
-            except (QueryError, OSError) as error:
-                what, message = (
-                    (self._broker, error.message)
-                    if isinstance(error, QueryError)
-                    else ("the store of the checkpoint", str(error.strerror or error))
-                )
-                if time.monotonic() - since > self.settings.patience:
-                    raise EngineError(
-                        message, hint="nothing is lost: run the same command again to resume from the checkpoint"
-                    ) from error
-                self._misses(what, message)
-                self.stop.wait(_BROKER_S)
-            else:
-                self._answers()
-                return flaw
-        return None
+        self._tell(query)
+        return False
 
     def _ended_well(self, queries: Sequence[RunningQuery]) -> bool:
         for query in queries:
@@ -451,7 +398,7 @@ def until_registry(ask: Callable[[], T], patience: float, say: Callable[[str], N
             if not told:
                 say(f"{error.message}; waiting for it up to {patience:.0f} s")
             told = True
-        stop.wait(_BROKER_S)
+        stop.wait(AWAY_S)
 
 
 def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, stop: Event) -> BrokerOffsets:
@@ -468,6 +415,6 @@ def connect(config: KafkaConfig, say: Callable[[str], None], patience: float, st
             return offsets
         if not problem.is_final and time.monotonic() - since <= patience:
             say(f"{problem.message}; trying again")
-            if not stop.wait(_BROKER_S):
+            if not stop.wait(AWAY_S):
                 continue
         raise EngineError(problem.message, hint=problem.hint)

@@ -28,7 +28,8 @@ from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
-from kestrel_sql.kafka.run.topic_changes import changed, damaged
+from kestrel_sql.kafka.run.supervisor import Absences, Supervisor
+from kestrel_sql.kafka.run.topic_changes import changed
 from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
@@ -46,7 +47,6 @@ _LOOK_S = 1.0
 _MEASURE_S = 2.0
 _ANSWER_S = 5.0
 _STOP_S = 60.0
-_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,6 +104,7 @@ class BrokerQueries:
     adoption: Adoption
     """Where queries begin that another engine ran before, those of `manifest.adopting`."""
     errors: ErrorLog = field(init=False)
+    _supervisor: Supervisor = field(init=False)
     _supervised: dict[str, Supervised] = field(default_factory=dict)
     _asked: float = 0.0
     _measured: float = 0.0
@@ -114,6 +115,14 @@ class BrokerQueries:
     def __post_init__(self) -> None:
         """Begin without entries in the processing log."""
         self.errors = ErrorLog(self.session)
+        self._supervisor = Supervisor(
+            session=self.session,
+            folder=self.folder,
+            offsets=self.offsets,
+            broker=f"the broker {self.settings.config.servers}",
+            say=_log.warning,
+            absences=Absences(_log.warning),
+        )
 
     def check(self, query: PersistentQuery, session: Session) -> None:
         """Check that a query could be started.
@@ -171,7 +180,7 @@ class BrokerQueries:
             if known.running.failure is None:
                 known.running.start(until_caught_up=False)
             else:
-                self._retry(known, known.running)
+                self._supervisor.start_again(known.running)
 
     def close(self) -> None:
         """Stop all queries between two batches."""
@@ -191,7 +200,7 @@ class BrokerQueries:
                 self._start(known)
             if known.running is not None and known.running.was_begun and not known.stop.is_set():
                 known.running.look()
-                self._revive(known, known.running)
+                self._supervisor.tend(known.running)
         self.failures()
         if time.monotonic() - self._asked > _MEASURE_S * self.pace:
             self._asked = time.monotonic()
@@ -405,6 +414,7 @@ class BrokerQueries:
     def _stop(self, known: Supervised, *, keep_table: bool = False) -> None:
         known.stop.set()
         known.retry_at = None
+        self._supervisor.forget(known.query.id)
         if known.running is not None and known.running.execution is not None:
             deadline = time.monotonic() + _STOP_S
             while not known.running.stop_if_idle() and time.monotonic() < deadline:
@@ -431,30 +441,6 @@ class BrokerQueries:
         except OSError as error:
             # A manifest that still has the query does no harm: the next start forgets it again.
             _log.warning("the checkpoint of %s is not removed: %s", name, error.strerror or error)
-
-    def _revive(self, known: Supervised, running: RunningQuery) -> None:
-        if running.is_active or running.failure is None:
-            return
-        if known.retry_at is None:
-            if not running.may_be_retried or running.attempts >= len(_RETRY_S):
-                return
-            known.retry_at = time.monotonic() + _RETRY_S[running.attempts]
-            _log.warning("%s; trying again", running.failure.message)
-        elif time.monotonic() > known.retry_at:
-            self._retry(known, running)
-
-    def _retry(self, known: Supervised, running: RunningQuery) -> None:
-        known.retry_at = None
-        try:
-            flaw = damaged(running.stored, self.folder, self.offsets)
-        except (QueryError, OSError):
-            # The broker or the store of the checkpoint is away.
-            known.retry_at = time.monotonic() + _MEASURE_S
-            return
-        if flaw is not None:
-            running.fail(flaw)
-        else:
-            running.retry(until_caught_up=False)
 
     def _measure_all(self) -> None:
         """Measure the lag of all queries; the topics of one that has failed may be gone."""
