@@ -160,6 +160,64 @@ def test_dataframes_go_in_and_come_out(engine: kestrel_sql.Engine) -> None:
     assert found == {("tea", 2), ("milk", 1), ("tea", 6)}
 
 
+@pytest.fixture(params=["spark", "process"])
+def bridged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[kestrel_sql.Engine]:
+    """An engine whose queries run on Spark or in this process, with the session of the tests for its DataFrames."""
+    session = open_test_session()
+    monkeypatch.setattr("kestrel_sql.python_api.open_memory_session", lambda: session)
+    with kestrel_sql.connect(session if request.param == "spark" else None) as opened:
+        opened.sql(ORDERS)
+        yield opened
+
+
+def total(engine: kestrel_sql.Engine, item: str) -> Any:
+    [row] = engine.table("TOTALS").pull(item)
+    return row["TOTAL"]
+
+
+@pytest.mark.spark
+def test_state_goes_on_on_both_sides_of_a_stream(bridged: kestrel_sql.Engine) -> None:
+    bridged.insert("ORDERS", {"ID": "1", "ITEM": "tea", "N": 2})
+    counts = bridged.stream("TOTALS").groupBy("ITEM").count()
+    query = counts.writeStream.format("memory").queryName("counts").outputMode("complete").start()
+
+    def counted() -> dict[str, int]:
+        query.processAllAvailable()
+        return {row["ITEM"]: row["count"] for row in bridged.spark.table("counts").collect()}
+
+    try:
+        assert counted() == {"tea": 1}
+        bridged.insert("ORDERS", {"ID": "2", "ITEM": "tea", "N": 3})
+        bridged.insert("ORDERS", {"ID": "3", "ITEM": "milk", "N": 1})
+        bridged.flush()
+        assert counted() == {"tea": 2, "milk": 1}
+    finally:
+        query.stop()
+    bridged.insert("ORDERS", {"ID": "4", "ITEM": "tea", "N": 1})
+    assert total(bridged, "tea") == 6
+
+
+@pytest.mark.spark
+def test_state_goes_on_on_both_sides_of_insert_frame(bridged: kestrel_sql.Engine, tmp_path: Path) -> None:
+    schema = "ID STRING, ITEM STRING, N INT"
+    bridged.insert("ORDERS", {"ID": "1", "ITEM": "tea", "N": 2})
+    assert total(bridged, "tea") == 2
+    (tmp_path / "1.json").write_text('{"ID": "a", "ITEM": "tea", "N": 3}\n{"ID": "a", "ITEM": "tea", "N": 3}\n')
+    stream = bridged.spark.readStream.schema(schema).json(str(tmp_path)).dropDuplicates(["ID"])
+    query = bridged.insert_frame("ORDERS", stream)
+    assert isinstance(query, StreamingQuery)
+    try:
+        query.processAllAvailable()
+        assert total(bridged, "tea") == 5
+        (tmp_path / "2.json").write_text('{"ID": "a", "ITEM": "tea", "N": 3}\n{"ID": "b", "ITEM": "tea", "N": 4}\n')
+        query.processAllAvailable()
+        assert total(bridged, "tea") == 9
+    finally:
+        query.stop()
+    assert bridged.insert_frame("ORDERS", bridged.spark.createDataFrame([("c", "tea", 1)], schema)) == 1
+    assert total(bridged, "tea") == 10
+
+
 def opened(jvm: int) -> tuple[int, int, int]:
     """The threads and descriptors of this process, and the sockets of its JVM."""
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), sockets(jvm)
