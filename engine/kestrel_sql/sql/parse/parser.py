@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,9 @@ _STARTS = [
     "schema",
     "type",
 ]
+_LONG = 4_000
+"""Longer statements (characters) are not kept."""
+
 _TOP = 8
 """How many values of the parser's stack are looked at; a chain that grows is among them."""
 
@@ -218,13 +221,37 @@ def _parse(start: str, text: str) -> Any:
     return _run(start, StatementTokens(tokens, text, None))
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A statement without variables; its text and its place say all of it."""
+
+    text: str
+    line: int | None
+    column: int | None
+    start: str
+    piece: StatementTokens = field(compare=False)
+
+
 def _statement(piece: StatementTokens, variables: Variables | None, test_statements: bool) -> Statement:
     if piece.error is not None:
         raise piece.error
-    if variables is not None:
-        piece = StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end)
-    piece = StatementTokens(with_aliases(with_kafka_keywords(piece.tokens)), piece.text, piece.end)
-    statement: Statement = _run("test_statement" if test_statements else "statement", piece)
+    start = "test_statement" if test_statements else "statement"
+    if variables is not None and "${" in piece.text:
+        return _parsed(start, StatementTokens(substitute(piece.tokens, variables), piece.text, piece.end))
+    if len(piece.text) > _LONG or not piece.tokens:
+        return _parsed(start, piece)
+    return _parsed_before(_Placed(piece.text, piece.tokens[0].line, piece.tokens[0].column, start, piece))
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed_before(placed: _Placed) -> Statement:
+    """Parse a statement once: clients and cases give many again, and nodes do not change."""
+    return _parsed(placed.start, placed.piece)
+
+
+def _parsed(start: str, piece: StatementTokens) -> Statement:
+    tokens = with_aliases(with_kafka_keywords(piece.tokens))
+    statement: Statement = _run(start, StatementTokens(tokens, piece.text, piece.end))
     return statement
 
 
