@@ -6,8 +6,7 @@ import copyreg
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import active_children, get_context
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import MappingProxyType
 
 from kestrel_qtt.cases import known_gaps
@@ -74,6 +73,9 @@ def _side_by_side(
     groups: Sequence[Sequence[Case]], driver: Driver, options: RunOptions
 ) -> Iterator[tuple[Case, Outcome, float]]:
     """Run several groups at once; their outcomes come in the order of the groups."""
+    # Few cases do without them.
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children, get_context
 
     def outcomes_of(number: int) -> _Outcomes:
         found = run_group(groups[number], driver, options)

@@ -19,9 +19,7 @@ from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
-from kestrel_qtt.report.ci import github_annotations, write_junit
 from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.html import write_html
 from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases, run_group
 
@@ -234,8 +232,12 @@ def _write_reports(arguments: argparse.Namespace, results: Sequence[Result], sum
     if arguments.json:
         write_report(arguments.json, results, summary)
     if arguments.junit:
+        from kestrel_qtt.report.ci import write_junit
+
         write_junit(arguments.junit, results, summary)
     if arguments.github:
+        from kestrel_qtt.report.ci import github_annotations
+
         for annotation in github_annotations(results):
             out.print(annotation, markup=False, highlight=False)
 
@@ -250,6 +252,8 @@ def _html_report(
     """Write the HTML report if it is wanted, with the plans that a driver explains."""
     if not arguments.html:
         return
+    from kestrel_qtt.report.html import write_html
+
     engine = None if open_driver is None else open_driver()
     try:
         file = write_html(arguments.html, results, summary, None if engine is None else engine.explain)

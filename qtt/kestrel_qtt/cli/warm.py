@@ -7,7 +7,6 @@ import sys
 
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.run import ExitCode, OpenDriver
-from kestrel_qtt.drivers.warm.lease import Busy, socket_path, socket_paths, take
 
 _TEXT = (
     "Show the JVMs with a started Spark that runs leave behind. The next run in the same directory takes one over and"
@@ -31,6 +30,8 @@ def warm_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
         SelectionError: `--all` stands alone.
         DriverError: there is no folder that this user alone may enter.
     """
+    from kestrel_qtt.drivers.warm.lease import Busy, socket_path, socket_paths, take
+
     if arguments.all and not arguments.stop:
         raise SelectionError("--all has no effect without --stop")
     paths = [socket_path()] if arguments.stop and not arguments.all else socket_paths()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from kestrel_qtt.drivers.driver import PlanningDriver
-from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE
 
 
 def run_cold() -> None:
     """Make this process start its own Spark and leave none to later runs; call it before a driver runs anything."""
+    from kestrel_qtt.drivers.warm.lease import COLD_VARIABLE
+
     os.environ[COLD_VARIABLE] = "1"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import CLASS_PREFIX, Result, Status
@@ -157,6 +156,9 @@ def _span(seconds: float) -> str:
 
 
 def _with_bar(results: Iterator[_T], total: int, console: Console) -> Iterator[_T]:
+    # Takes long to import, and most runs have no terminal.
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     # Rich would also print to this console what goes to a standard output that is a file.
     progress = Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
