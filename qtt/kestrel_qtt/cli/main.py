@@ -151,7 +151,7 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
     option = "--server" if arguments.server else "--kafka" if arguments.kafka is not None else None
     if arguments.on == "process" and option is not None:
         raise SelectionError(f"{option} runs cases on Spark, and --local in this process: leave one out")
-    if local and arguments.cold:
+    if arguments.on == "process" and arguments.cold:
         raise SelectionError("--cold has no effect on runs in this process: leave it out")
     if option is None:
         return run_loaded(loaded, arguments, open_driver)
