@@ -245,12 +245,15 @@ def _scalar(field: Any) -> Convert:
 
 
 def _repeated_messages(name: str, fill: Fill) -> Fill:
+    # An empty message is the time 0, but no date.
+    missing = 0 if fill is _fill_date else None
+
     def fill_all(value: list[Any], target: Any) -> None:
         items = getattr(target, name)
         for item in value:
-            added = items.add()
-            if item is not None:
-                fill(item, added)
+            added, given = items.add(), missing if item is None else item
+            if given is not None:
+                fill(given, added)
 
     return fill_all
 
