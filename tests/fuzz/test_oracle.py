@@ -24,7 +24,7 @@ from kestrel_qtt.cases.model import (
     Rejected,
     TopicState,
 )
-from kestrel_qtt.drivers.open import open_process_driver
+from kestrel_qtt.drivers.open import open_driver
 from tests.fuzz import agreement, oracle
 from tests.fuzz.applications import Applications
 from tests.fuzz.asked_expressions import Asked, accepted
@@ -193,7 +193,7 @@ def test_each_known_difference_has_a_reason_and_an_example() -> None:
 def compared() -> Iterator[agreement.Compared]:
     if not oracle.is_present():
         pytest.skip(oracle.ABSENT)
-    both = agreement.Compared(open_process_driver(), oracle.Oracle())
+    both = agreement.Compared(open_driver("process"), oracle.Oracle())
     yield both
     both.close()
 
