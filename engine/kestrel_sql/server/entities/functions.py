@@ -7,9 +7,9 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import Aggregate, Function, Tabular
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.functions.signature import parse_signature
+from kestrel_sql.functions.signature import Parameter, parse_signature
 
-_NAMES = re.compile(r"\b(?:STRING|INTEGER)\b")
+_NAMES = {"STRING": "VARCHAR", "INTEGER": "INT", "INTERVALUNIT": "INTERVAL UNIT"}
 _CATEGORIES = {
     "collections.arrays": "ARRAY",
     "collections.lambdas": "LAMBDA",
@@ -49,14 +49,14 @@ def function_entry(name: str, functions: Registry) -> dict[str, Any]:
     """
     found = list(dict.fromkeys(overload.function for overload in functions.get(name)))
     first = found[0]
-    signatures = dict.fromkeys((text, each.doc.strip()) for each in found for text in each.signatures)
+    signatures = {(text, each.doc.strip()): each for each in found for text in each.signatures}
     return {
         "name": name.upper(),
         "description": first.doc.strip().split("\n", 1)[0],
         "author": "",
         "version": "",
         "path": "internal",
-        "functions": [_variation(text, doc) for text, doc in signatures],
+        "functions": [_variation(text, doc, each) for (text, doc), each in signatures.items()],
         "type": _kind(first),
     }
 
@@ -77,15 +77,25 @@ def _category(function: Function) -> str:
 
 def _type(pattern: object) -> str:
     """A type as ksqlDB's functions name it."""
-    return _NAMES.sub(lambda name: {"STRING": "VARCHAR", "INTEGER": "INT"}[name[0]], str(pattern))
+    return re.sub(r"\w+", lambda word: _NAMES.get(word[0], word[0]), str(pattern))
 
 
-def _variation(text: str, doc: str) -> dict[str, Any]:
+def _argument(parameter: Parameter, at: int, function: Function) -> str:
+    """The name of an argument; ksqlDB gives the columns of an aggregate none of their own."""
+    return f"val{at}" if isinstance(function, Aggregate) and not parameter.literal else parameter.name or f"col{at}"
+
+
+def _variation(text: str, doc: str, function: Function) -> dict[str, Any]:
     signature = parse_signature(text)
     types = [_type(parameter.pattern) for parameter in signature.parameters]
     return {
         "arguments": [
-            {"name": parameter.name or f"col{at}", "type": type_, "description": "", "isVariadic": parameter.variadic}
+            {
+                "name": _argument(parameter, at, function),
+                "type": type_,
+                "description": "",
+                "isVariadic": parameter.variadic,
+            }
             for at, (parameter, type_) in enumerate(zip(signature.parameters, types, strict=True), 1)
         ],
         "returnType": _type(signature.returns),

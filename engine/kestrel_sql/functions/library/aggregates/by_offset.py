@@ -13,7 +13,10 @@ from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggrega
 from kestrel_sql.types.sql_types import BIGINT, STRING, Array, Field, SqlType, Struct
 
 _ONE = ("(value T) -> T", "(value T, literal ignoreNulls BOOLEAN) -> T")
-_SEVERAL = ("(value T, literal n INT) -> ARRAY<T>", "(value T, literal n INT, literal ignoreNulls BOOLEAN) -> ARRAY<T>")
+_SEVERAL = (
+    "(value T, literal {0} INT) -> ARRAY<T>",
+    "(value T, literal {0} INT, literal ignoreNulls BOOLEAN) -> ARRAY<T>",
+)
 
 Entry = list[Any]
 """A sequence number and a value."""
@@ -86,9 +89,11 @@ def latest_by_offset(call: AggregateCall) -> Aggregator:
     return _one(call, lambda new, known: bool(new[0] > known[0]))
 
 
-@aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="LATEST_BY_OFFSET")
+@aggregate(
+    *(form.format("latestN") for form in _SEVERAL), undoable=False, intermediate=_entries, name="LATEST_BY_OFFSET"
+)
 def latest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Return the last n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the last `latestN` values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: LATEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[2, 3]
     """
@@ -104,9 +109,11 @@ def earliest_by_offset(call: AggregateCall) -> Aggregator:
     return _one(call, lambda new, known: bool(new[0] < known[0]))
 
 
-@aggregate(*_SEVERAL, undoable=False, intermediate=_entries, name="EARLIEST_BY_OFFSET")
+@aggregate(
+    *(form.format("earliestN") for form in _SEVERAL), undoable=False, intermediate=_entries, name="EARLIEST_BY_OFFSET"
+)
 def earliest_n_by_offset(call: AggregateCall) -> Aggregator:
-    """Return the first n values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
+    """Return the first `earliestN` values in order of processing; NULLs are skipped unless `ignoreNulls` is false.
 
     Example: EARLIEST_BY_OFFSET(X, 2) over 1, 2, 3 -> ARRAY[1, 2]
     """

@@ -24,7 +24,7 @@ def _is_ordered(types: CallTypes) -> bool:
     return isinstance(_item(types), Primitive | Decimal)
 
 
-@scalar("(first ARRAY<T>, second ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_concat")
+@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_concat")
 def array_concat(first: Items, second: Items) -> Items:
     """Concatenate two arrays; a NULL array counts as empty.
 
@@ -35,16 +35,16 @@ def array_concat(first: Items, second: Items) -> Items:
     return [*first, *second]
 
 
-@scalar("(array ARRAY<T>, item T) -> BOOLEAN", nulls=Nulls.BODY)
+@scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY)
 def array_contains(items: Items, wanted: Any) -> bool:
-    """Return whether an array contains an item equal to `item`, which may be NULL; false for a NULL array.
+    """Return whether an array contains an item equal to `val`, which may be NULL; false for a NULL array.
 
     Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
     """
     return equality_key(wanted) in map(equality_key, items or ())
 
 
-@scalar("(array ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_distinct")
+@scalar("(input ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_distinct")
 def array_distinct(items: Items) -> Items:
     """Return an array without duplicates, in order of first appearance.
 
@@ -127,7 +127,7 @@ def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
     return choose(present, key=sort_key, default=None)
 
 
-@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")
+@scalar("(input ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")
 def array_max(types: CallTypes, items: Items) -> Any:
     """Return the greatest item; NULLs are ignored, and items that cannot be ordered are an error.
 
@@ -136,7 +136,7 @@ def array_max(types: CallTypes, items: Items) -> Any:
     return _extreme(max, types, items)
 
 
-@scalar("(array ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_min")
+@scalar("(input ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_min")
 def array_min(types: CallTypes, items: Items) -> Any:
     """Return the least item; NULLs are ignored, and items that cannot be ordered are an error.
 
@@ -146,8 +146,8 @@ def array_min(types: CallTypes, items: Items) -> Any:
 
 
 @scalar(
-    "(array ARRAY<T>) -> ARRAY<T>",
-    "(array ARRAY<T>, direction STRING) -> ARRAY<T>",
+    "(input ARRAY<T>) -> ARRAY<T>",
+    "(input ARRAY<T>, direction STRING) -> ARRAY<T>",
     nulls=Nulls.BODY,
     with_types=True,
     display_name="array_sort",
@@ -168,7 +168,7 @@ def array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") ->
     return present + [None] * (len(items) - len(present))
 
 
-@scalar("(array ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")
+@scalar("(in ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")
 def slice_(items: Items, start: int | None, end: int | None) -> Items:
     """Return the items from one position to another, counted from 1; NULL if a position is outside of the array.
 

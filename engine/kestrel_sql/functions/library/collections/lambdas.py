@@ -18,7 +18,7 @@ Lambda = Callable[..., Any]
 
 
 @scalar(
-    "(array ARRAY<T>, mapping LAMBDA (T) => R) -> ARRAY<R>",
+    "(array ARRAY<T>, function LAMBDA (T) => R) -> ARRAY<R>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
     display_name="transform",
@@ -32,7 +32,7 @@ def transform_array(items: Items, mapping: Lambda) -> Items:
 
 
 @scalar(
-    "(map MAP<K, V>, key LAMBDA (K, V) => R, value LAMBDA (K, V) => T) -> MAP<R, T>",
+    "(map MAP<K, V>, biFunction1 LAMBDA (K, V) => R, biFunction2 LAMBDA (K, V) => T) -> MAP<R, T>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
     display_name="transform",
@@ -63,7 +63,10 @@ def _keeps(keep: Lambda, *item: Any) -> bool:
 
 
 @scalar(
-    "(array ARRAY<T>, keep LAMBDA (T) => BOOLEAN) -> ARRAY<T>", name="FILTER", nulls=Nulls.BODY, display_name="filter"
+    "(array ARRAY<T>, function LAMBDA (T) => BOOLEAN) -> ARRAY<T>",
+    name="FILTER",
+    nulls=Nulls.BODY,
+    display_name="filter",
 )
 def filter_array(items: Items, keep: Lambda) -> Items:
     """Return the items for which the lambda is true; it is an error if the lambda returns NULL.
@@ -74,7 +77,7 @@ def filter_array(items: Items, keep: Lambda) -> Items:
 
 
 @scalar(
-    "(map MAP<K, V>, keep LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>",
+    "(map MAP<K, V>, biFunction LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>",
     name="FILTER",
     nulls=Nulls.BODY,
     display_name="filter",
@@ -108,7 +111,7 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda)
 
 
 @scalar(
-    "(array ARRAY<T>, initial S, step LAMBDA (S, T) => S) -> S",
+    "(list ARRAY<T>, initialState S, biFunction LAMBDA (S, T) => S) -> S",
     name="REDUCE",
     nulls=Nulls.BODY,
     display_name="reduce",
@@ -116,8 +119,8 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda)
 def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:
     """Reduce an array to one value: the lambda computes the next state from a state and an item.
 
-    The first state is `initial`, the last one is the result. A NULL array gives `initial`, and a NULL `initial` gives
-    NULL. A state of more than 16777216 bytes or 1048576 items is an error.
+    The first state is `initialState`, the last one is the result. A NULL array gives `initialState`, and if that is
+    NULL, NULL. A state of more than 16777216 bytes or 1048576 items is an error.
 
     Example: REDUCE(ARRAY[1, 2, 3], 10, (s, x) => s + x) -> 16
     """
@@ -125,7 +128,7 @@ def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:
 
 
 @scalar(
-    "(map MAP<K, V>, initial S, step LAMBDA (S, K, V) => S) -> S",
+    "(map MAP<K, V>, initialState S, triFunction LAMBDA (S, K, V) => S) -> S",
     name="REDUCE",
     nulls=Nulls.BODY,
     display_name="reduce",
@@ -133,7 +136,8 @@ def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:
 def reduce_map(entries: Entries, initial: Any, step: Lambda) -> Any:
     """Reduce a map to one value: the lambda computes the next state from a state, a key and a value.
 
-    The entries come in the order of a Java HashMap. A NULL map gives `initial`, and a NULL `initial` gives NULL.
+    The entries come in the order of a Java HashMap. A NULL map gives `initialState`, and if that is NULL,
+    NULL.
 
     Example: REDUCE(MAP('b' := 2, 'a' := 1), '', (s, k, v) => s + k) -> 'ab'
     """

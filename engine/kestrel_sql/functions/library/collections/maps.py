@@ -24,7 +24,7 @@ def as_map(keys: Items, values: Items) -> Entries:
     return {key: values[i] if i < len(values) else None for i, key in enumerate(keys)}
 
 
-@scalar("(first MAP<STRING, T>, second MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, display_name="map_union")
+@scalar("(map1 MAP<STRING, T>, map2 MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, display_name="map_union")
 def map_union(first: Entries, second: Entries) -> Entries:
     """Merge two maps; values of the second map win, and a NULL map counts as empty.
 
@@ -33,7 +33,7 @@ def map_union(first: Entries, second: Entries) -> Entries:
     return None if first is None and second is None else {**(first or {}), **(second or {})}
 
 
-@scalar("(map MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, display_name="map_keys")
+@scalar("(input MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, display_name="map_keys")
 def map_keys(mapping: Entries) -> Items:
     """Return the keys of a map, in the order of a Java HashMap.
 
@@ -42,7 +42,7 @@ def map_keys(mapping: Entries) -> Items:
     return None if mapping is None else [key for key, _ in in_hash_map_order(mapping)]
 
 
-@scalar("(map MAP<STRING, T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="map_values")
+@scalar("(input MAP<STRING, T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="map_values")
 def map_values(mapping: Entries) -> Items:
     """Return the values of a map, in the order of `MAP_KEYS`.
 

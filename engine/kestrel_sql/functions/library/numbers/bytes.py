@@ -20,12 +20,12 @@ def _unpacked(code: str, value: bytes, order: str) -> Any:
 
 
 def _signatures(result: str) -> tuple[str, str]:
-    return f"(bytes BYTES) -> {result}", f"(bytes BYTES, order STRING) -> {result}"
+    return f"(value BYTES) -> {result}", f"(value BYTES, byteOrder STRING) -> {result}"
 
 
 @scalar(*_signatures("INT"), display_name="int_from_bytes")
 def int_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
-    """Read an INT from 4 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
+    """Read an INT from 4 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: INT_FROM_BYTES(TO_BYTES('00000102', 'hex')) -> 258
     """
@@ -34,7 +34,7 @@ def int_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
 
 @scalar(*_signatures("BIGINT"), display_name="bigint_from_bytes")
 def bigint_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
-    """Read a BIGINT from 8 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
+    """Read a BIGINT from 8 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: BIGINT_FROM_BYTES(TO_BYTES('0201000000000000', 'hex'), 'LITTLE_ENDIAN') -> 258
     """
@@ -43,7 +43,7 @@ def bigint_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> int:
 
 @scalar(*_signatures("DOUBLE"), display_name="double_from_bytes")
 def double_from_bytes(value: bytes, order: str = "BIG_ENDIAN") -> float:
-    """Read a DOUBLE from 8 bytes, BIG_ENDIAN unless `order` is LITTLE_ENDIAN; any other length is an error.
+    """Read a DOUBLE from 8 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: DOUBLE_FROM_BYTES(TO_BYTES('3ff8000000000000', 'hex')) -> 1.5E0
     """

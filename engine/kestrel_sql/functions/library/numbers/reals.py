@@ -16,7 +16,13 @@ from kestrel_sql.java import fdlibm
 # Arrow and Python call the same C library, so they return the same digits.
 
 
-_REAL = ("(value INT) -> DOUBLE", "(value BIGINT) -> DOUBLE", "(value DOUBLE) -> DOUBLE")
+def _of_each_type(*parameters: str) -> tuple[str, ...]:
+    return tuple(
+        f"({', '.join(f'{each} {name}' for each in parameters)}) -> DOUBLE" for name in ("INT", "BIGINT", "DOUBLE")
+    )
+
+
+_REAL = _of_each_type("value")
 
 
 def _real(function: Callable[..., float], *values: float) -> float:
@@ -27,10 +33,6 @@ def _real(function: Callable[..., float], *values: float) -> float:
         return math.copysign(math.inf, float(values[0]))
     except (ValueError, ZeroDivisionError):
         return math.nan
-
-
-def _pairs(first: str, second: str) -> tuple[str, ...]:
-    return tuple(f"({first} {name}, {second} {name}) -> DOUBLE" for name in ("INT", "BIGINT", "DOUBLE"))
 
 
 @scalar(*_REAL, display_name="acos")
@@ -106,9 +108,9 @@ def degrees(value: float) -> float:
     return _real(math.degrees, value)
 
 
-@scalar(*_REAL, display_name="exp")
+@scalar(*_of_each_type("exponent"), display_name="exp")
 def exp_(value: float) -> float:
-    """Return e raised to the power of `value`.
+    """Return e raised to the power of `exponent`.
 
     Example: EXP(1) -> 2.718281828459045E0
     """
@@ -196,7 +198,7 @@ def log(value: float) -> float:
     return _natural_log(value)
 
 
-@scalar(*_pairs("base", "value"), name="LOG", display_name="log")
+@scalar(*_of_each_type("base", "value"), name="LOG", display_name="log")
 def log_to_base(base: float, value: float) -> float:
     """Return the logarithm of `value` to `base`; NaN if the base is 1 or not positive.
 
@@ -205,7 +207,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-@scalar(*_pairs("base", "exponent"), display_name="power")
+@scalar(*_of_each_type("base", "exponent"), display_name="power")
 def power(base: float, exponent: float) -> float:
     """Return `base` raised to the power of `exponent`.
 
@@ -223,7 +225,7 @@ def power(base: float, exponent: float) -> float:
         return -math.inf if odd and math.copysign(1, x) < 0 else math.inf
 
 
-@scalar(*_pairs("y", "x"), display_name="atan2")
+@scalar(*_of_each_type("y", "x"), display_name="atan2")
 def atan2(y: float, x: float) -> float:
     """Return the angle in radians of the point (x, y), from -pi to pi.
 
@@ -255,9 +257,9 @@ _KILOMETERS = ("", "km", "kilometer", "kilometers", "kilometre", "kilometres")
 _MILES = ("mi", "mile", "miles")
 
 
-@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, unit STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
+@scalar(f"({_PLACES}) -> DOUBLE", f"({_PLACES}, units STRING) -> DOUBLE", nulls=Nulls.BODY, display_name="geo_distance")
 def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str | None = "") -> float:
-    """Return the great-circle distance between two points given in degrees, in kilometres or in miles, as `unit` says.
+    """Return the great-circle distance between two points given in degrees, in kilometres or in miles, as `units` says.
 
     Coordinates out of range and unknown units are errors.
 

@@ -41,7 +41,7 @@ def _widest(arguments: tuple[SqlType | None, ...]) -> SqlType:
     return replace(widest, own_scales=any(size.own_scales or size.scale != widest.scale for size in sizes))
 
 
-_WHOLE = ("(value INT) -> INT", "(value BIGINT) -> BIGINT")
+_WHOLE = ("(val INT) -> INT", "(val BIGINT) -> BIGINT")
 
 
 def _has_fraction(value: float) -> bool:
@@ -49,9 +49,7 @@ def _has_fraction(value: float) -> bool:
     return value != 0 and abs(value) < _NO_FRACTION
 
 
-@scalar(
-    *_WHOLE, "(value DOUBLE) -> DOUBLE", "(value DECIMAL(p,s)) -> DECIMAL(p,s)", display_name="Abs", with_types=True
-)
+@scalar(*_WHOLE, "(val DOUBLE) -> DOUBLE", "(val DECIMAL(p,s)) -> DECIMAL(p,s)", display_name="Abs", with_types=True)
 def abs_(types: CallTypes, value: float | decimal.Decimal) -> float | decimal.Decimal:
     """Return the absolute value; the smallest INT and BIGINT stay negative, as in Java.
 
@@ -62,7 +60,7 @@ def abs_(types: CallTypes, value: float | decimal.Decimal) -> float | decimal.De
     return wrap_integer(abs(value), 32 if types.returns == INTEGER else 64) if isinstance(value, int) else abs(value)
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="CEIL", display_name="Ceil")
+@scalar(*_WHOLE, name="CEIL", display_name="Ceil")
 def ceil_whole(value: int) -> int:
     """Return an integer unchanged.
 
@@ -71,7 +69,7 @@ def ceil_whole(value: int) -> int:
     return value
 
 
-@scalar("(value DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil")
+@scalar("(val DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil")
 def ceil_double(value: float) -> float:
     """Round up to an integer; NaN and the infinities stay.
 
@@ -91,7 +89,7 @@ def _at_scale(value: decimal.Decimal, sql_type: SqlType) -> decimal.Decimal:
     return rounded or rounded.copy_abs()
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="CEIL", display_name="Ceil", returns=_at_own_size, with_types=True)
+@scalar("(val DECIMAL(p,s)) -> DECIMAL", name="CEIL", display_name="Ceil", returns=_at_own_size, with_types=True)
 def ceil_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     """Round up to an integer and keep the type, even where the result has a digit more than it.
 
@@ -100,7 +98,7 @@ def ceil_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _at_scale(_scaled(value, 0, decimal.ROUND_CEILING), types.returns)
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> BIGINT", name="FLOOR", display_name="Floor")
+@scalar(*_WHOLE, name="FLOOR", display_name="Floor")
 def floor_whole(value: int) -> int:
     """Return an integer unchanged.
 
@@ -109,7 +107,7 @@ def floor_whole(value: int) -> int:
     return value
 
 
-@scalar("(value DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor")
+@scalar("(val DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor")
 def floor_double(value: float) -> float:
     """Round down to an integer; NaN and the infinities stay.
 
@@ -118,7 +116,7 @@ def floor_double(value: float) -> float:
     return float(math.floor(value)) if _has_fraction(value) else value
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="FLOOR", display_name="Floor", returns=_at_own_size, with_types=True)
+@scalar("(val DECIMAL(p,s)) -> DECIMAL", name="FLOOR", display_name="Floor", returns=_at_own_size, with_types=True)
 def floor_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     """Round down to an integer and keep the type, even where the result has a digit more than it.
 
@@ -136,7 +134,7 @@ def sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-@scalar("(value INT NOT NULL) -> BIGINT", "(value BIGINT NOT NULL) -> BIGINT", name="ROUND", display_name="Round")
+@scalar("(val INT NOT NULL) -> BIGINT", "(val BIGINT NOT NULL) -> BIGINT", name="ROUND", display_name="Round")
 def round_whole(value: int) -> int:
     """Return an integer as a BIGINT; a NULL is an error.
 
@@ -145,7 +143,7 @@ def round_whole(value: int) -> int:
     return value
 
 
-@scalar("(value DOUBLE) -> BIGINT", name="ROUND", display_name="Round")
+@scalar("(val DOUBLE) -> BIGINT", name="ROUND", display_name="Round")
 def round_double(value: float) -> int:
     """Round to the nearest BIGINT, ties up; values out of range become the nearest BIGINT, NaN becomes 0.
 
@@ -157,7 +155,7 @@ def round_double(value: float) -> int:
     return down + (value - down >= 0.5)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole)
+@scalar("(val DECIMAL(p,s)) -> DECIMAL", name="ROUND", display_name="Round", returns=_whole)
 def round_decimal(value: decimal.Decimal) -> decimal.Decimal:
     """Round to an integer, ties up; the result may have a digit more than its type.
 
@@ -181,9 +179,9 @@ def _half(value: decimal.Decimal) -> str:
     return decimal.ROUND_HALF_UP if value > 0 else decimal.ROUND_HALF_DOWN
 
 
-@scalar("(value DOUBLE, places INT) -> DOUBLE", name="ROUND", display_name="Round")
+@scalar("(val DOUBLE, decimalPlaces INT) -> DOUBLE", name="ROUND", display_name="Round")
 def round_places(value: float, places: int) -> float:
-    """Round to `places` digits after the point, or before it if `places` is negative; ties of negative values go up.
+    """Round to `decimalPlaces` digits after the point, or before it if that is negative; ties of negative values go up.
 
     Example: ROUND(1.2345E0, 2) -> 1.23E0
     """
@@ -199,14 +197,14 @@ def _real(value: decimal.Decimal) -> float:
 
 
 @scalar(
-    "(value DECIMAL(p,s), places INT) -> DECIMAL",
+    "(val DECIMAL(p,s), decimalPlaces INT) -> DECIMAL",
     name="ROUND",
     display_name="Round",
     returns=_at_own_size,
     with_types=True,
 )
 def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
-    """Round to `places` digits after the point and keep the type, even where the result has a digit more than it.
+    """Round to `decimalPlaces` digits after the point and keep the type, even where the result has a digit more.
 
     Ties of negative values go up.
 
@@ -215,9 +213,7 @@ def round_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
     return _at_scale(_scaled(value, places, _half(value)), types.returns)
 
 
-@scalar(
-    "(value INT) -> BIGINT", "(value BIGINT) -> BIGINT", "(value DOUBLE) -> BIGINT", name="TRUNC", display_name="trunc"
-)
+@scalar("(val INT) -> BIGINT", "(val BIGINT) -> BIGINT", "(val DOUBLE) -> BIGINT", name="TRUNC", display_name="trunc")
 def trunc_whole(value: float) -> int:
     """Drop the fraction; values out of range become the nearest BIGINT, NaN becomes 0.
 
@@ -226,7 +222,7 @@ def trunc_whole(value: float) -> int:
     return saturating_int(value, 64)
 
 
-@scalar("(value DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_truncated, with_types=True)
+@scalar("(val DECIMAL(p,s)) -> DECIMAL", name="TRUNC", display_name="trunc", returns=_truncated, with_types=True)
 def trunc_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     """Drop the fraction.
 
@@ -235,9 +231,9 @@ def trunc_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return numbers.round_decimal(value.to_integral_value(decimal.ROUND_DOWN, ROUNDING), types.returns)
 
 
-@scalar("(value DOUBLE, places INT) -> DOUBLE", name="TRUNC", display_name="trunc")
+@scalar("(val DOUBLE, decimalPlaces INT) -> DOUBLE", name="TRUNC", display_name="trunc")
 def trunc_places(value: float, places: int) -> float:
-    """Truncate after `places` digits after the point, or before it if `places` is negative.
+    """Truncate after `decimalPlaces` digits after the point, or before it if `decimalPlaces` is negative.
 
     Example: TRUNC(1.239E0, 2) -> 1.23E0
     """
@@ -247,9 +243,9 @@ def trunc_places(value: float, places: int) -> float:
     return _real(_scaled(exact, places, decimal.ROUND_DOWN))
 
 
-@scalar("(value DECIMAL(p,s), places INT) -> DECIMAL(p,s)", name="TRUNC", display_name="trunc", with_types=True)
+@scalar("(val DECIMAL(p,s), decimalPlaces INT) -> DECIMAL(p,s)", name="TRUNC", display_name="trunc", with_types=True)
 def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) -> decimal.Decimal:
-    """Truncate after `places` digits after the point and keep the type.
+    """Truncate after `decimalPlaces` digits after the point and keep the type.
 
     Example: TRUNC(12.345, 1) -> 12.300
     """
@@ -257,8 +253,8 @@ def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
 
 
 _COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
-_COMPARABLE = tuple(f"(first {name}, other {name}...) -> {name}" for name in _COMPARED)
-_DECIMALS = "(first DECIMAL(p,s), other DECIMAL(p,s)...) -> DECIMAL"
+_COMPARABLE = tuple(f"(val {name}, vals {name}...) -> {name}" for name in _COMPARED)
+_DECIMALS = "(val DECIMAL(p,s), vals DECIMAL(p,s)...) -> DECIMAL"
 
 
 def _extreme(choose: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -283,7 +279,7 @@ def greatest_decimal(*values: Any) -> Any:
     return _extreme(max, values)
 
 
-@scalar("(first BYTES, other BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
+@scalar("(val BYTES, vals BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
 def greatest_bytes(*values: bytes | None) -> Any:
     """Return the largest argument that is not NULL; bytes compare as signed.
 
@@ -310,7 +306,7 @@ def least_decimal(*values: Any) -> Any:
     return _extreme(min, values)
 
 
-@scalar("(first BYTES, other BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
+@scalar("(val BYTES, vals BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
 def least_bytes(*values: bytes | None) -> Any:
     """Return the smallest argument that is not NULL; bytes compare as signed.
 

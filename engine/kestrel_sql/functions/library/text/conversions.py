@@ -53,9 +53,9 @@ def _coding(name: str) -> str:
     return name.lower()
 
 
-@scalar("(input STRING, from STRING, to STRING) -> STRING", display_name="encode")
+@scalar("(str STRING, inputEncoding STRING, outputEncoding STRING) -> STRING", display_name="encode")
 def encode(value: str, source: str, target: str) -> str:
-    """Convert a string from encoding `from` to encoding `to`; both are hex, utf8, ascii or base64, and must differ.
+    """Convert a string from `inputEncoding` to `outputEncoding`; both are hex, utf8, ascii or base64, and must differ.
 
     Example: ENCODE('0x61', 'hex', 'utf8') -> 'a'
     """
@@ -66,7 +66,7 @@ def encode(value: str, source: str, target: str) -> str:
     return data.hex() if after == "hex" else _DECODERS[after](data)
 
 
-@scalar("(bytes BYTES, encoding STRING) -> STRING", display_name="from_bytes")
+@scalar("(value BYTES, encoding STRING) -> STRING", display_name="from_bytes")
 def from_bytes(value: bytes, coding: str) -> str:
     """Write bytes as a string in hex (upper case), utf8, ascii or base64.
 
@@ -75,7 +75,7 @@ def from_bytes(value: bytes, coding: str) -> str:
     return _DECODERS[_coding(coding)](value)
 
 
-@scalar("(text STRING, encoding STRING) -> BYTES", display_name="to_bytes")
+@scalar("(value STRING, encoding STRING) -> BYTES", display_name="to_bytes")
 def to_bytes(value: str, coding: str) -> bytes:
     """Read bytes from a string in hex, utf8, ascii or base64.
 
@@ -88,7 +88,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _ESCAPE = re.compile(r"\\(?:u+\+?([0-9A-Fa-f]{4})|([0-7]{1,3})|(.))", re.DOTALL)
 
 
-@scalar("(code INT) -> STRING", name="CHR", display_name="Chr")
+@scalar("(decimalCode INT) -> STRING", name="CHR", display_name="Chr")
 def chr_code(code: int) -> str | None:
     """Return the character with a Unicode code point; NULL if there is none.
 
@@ -97,7 +97,7 @@ def chr_code(code: int) -> str | None:
     return whole(chr(code)) if 0 <= code <= 0x10FFFF else None
 
 
-@scalar("(escaped STRING) -> STRING", name="CHR", display_name="Chr")
+@scalar("(utf16Code STRING) -> STRING", name="CHR", display_name="Chr")
 def chr_escaped(escaped: str) -> str | None:
     r"""Replace Java escapes such as `\u004b` by their characters; NULL unless the string starts with such an escape.
 

@@ -24,7 +24,7 @@ _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 _MOST_PLACES = 9_999
 
 
-@scalar("(json STRING, path STRING) -> STRING", display_name="extractjsonfield")
+@scalar("(input STRING, path STRING) -> STRING", display_name="extractjsonfield")
 def extractjsonfield(json: str, path: str) -> str | None:
     """Return the value at a path such as `$.orders[0].id`: strings without quotes, other values as JSON.
 
@@ -53,7 +53,7 @@ def _json_text(node: Any) -> str:
     return replace_lone_surrogates(node) if isinstance(node, str) else write_json(node)
 
 
-@scalar("(json STRING) -> BOOLEAN", nulls=Nulls.BODY)
+@scalar("(input STRING) -> BOOLEAN", nulls=Nulls.BODY)
 def is_json_string(json: str | None) -> bool:
     """Return whether a string is JSON, including JSON scalars; false for NULL.
 
@@ -67,7 +67,7 @@ def is_json_string(json: str | None) -> bool:
         return False
 
 
-@scalar("(json STRING, wanted T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
+@scalar("(jsonArray STRING, val T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
 def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool:
     """Return whether a JSON array contains a value of the same kind; false if the string is not a JSON array.
 
@@ -100,7 +100,7 @@ def _equals(node: Any, wanted: Any, sql_type: SqlType | None) -> bool:
     return isinstance(node, str) and sql_type == STRING and node == wanted
 
 
-@scalar("(json STRING) -> INT")
+@scalar("(jsonArray STRING) -> INT")
 def json_array_length(json: str) -> int | None:
     """Return the number of elements of a JSON array; NULL if the string is not a JSON array.
 
@@ -110,7 +110,7 @@ def json_array_length(json: str) -> int | None:
     return len(node) if isinstance(node, list) else None
 
 
-@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY)
+@scalar("(jsonStrings STRING...) -> STRING", nulls=Nulls.BODY)
 def json_concat(*parts: str | None) -> str | None:
     """Merge JSON objects, or concatenate JSON arrays.
 
@@ -145,7 +145,7 @@ def _plain(number: int | Decimal) -> str:
     return f"{number:f}" if isinstance(number, Decimal) else str(number)
 
 
-@scalar("(json STRING) -> ARRAY<STRING>")
+@scalar("(jsonItems STRING) -> ARRAY<STRING>")
 def json_items(json: str) -> list[str]:
     """Return the elements of a JSON array as JSON strings, with quotes; an error if the string is not a JSON array.
 
@@ -157,7 +157,7 @@ def json_items(json: str) -> list[str]:
     return [write_json(item) for item in node]
 
 
-@scalar("(json STRING) -> ARRAY<STRING>")
+@scalar("(jsonObj STRING) -> ARRAY<STRING>")
 def json_keys(json: str) -> list[str] | None:
     """Return the member names of a JSON object in their order; NULL if the string is not a JSON object.
 
@@ -167,7 +167,7 @@ def json_keys(json: str) -> list[str] | None:
     return [replace_lone_surrogates(key) for key in node] if isinstance(node, dict) else None
 
 
-@scalar("(json STRING) -> MAP<STRING, STRING>")
+@scalar("(jsonObj STRING) -> MAP<STRING, STRING>")
 def json_records(json: str) -> dict[str, str] | None:
     """Return the members of a JSON object as a map: strings without quotes, other values as JSON.
 
@@ -181,7 +181,7 @@ def json_records(json: str) -> dict[str, str] | None:
     return {replace_lone_surrogates(key): _json_text(node[key]) for key in java_hash_order(node, len(node))}
 
 
-@scalar("(value T) -> STRING", nulls=Nulls.BODY, with_types=True)
+@scalar("(input T) -> STRING", nulls=Nulls.BODY, with_types=True)
 def to_json_string(types: CallTypes, value: Any) -> str:
     """Write any value as JSON: members sorted, dates and times as strings, bytes in base64, NULL as `null`.
 

@@ -30,7 +30,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
     return found
 
 
-@scalar("(input STRING, pattern STRING, replacement STRING) -> STRING", display_name="regexp_replace")
+@scalar("(str STRING, regexp STRING, newStr STRING) -> STRING", display_name="regexp_replace")
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     r"""Replace every match; `$1` in the replacement is a group, `\` makes the next character literal.
 
@@ -40,7 +40,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     return replaced
 
 
-@scalar("(input STRING, pattern STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
+@scalar("(string STRING, regexp STRING) -> ARRAY<STRING>", display_name="regexp_split_to_array")
 def regexp_split_to_array(value: str, pattern: str) -> list[str]:
     """Split at every match and keep empty parts, but drop those at the end if the pattern matches the empty string.
 

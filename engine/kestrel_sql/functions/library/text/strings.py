@@ -11,7 +11,7 @@ from kestrel_sql.functions.values.size_limits import check_size
 from kestrel_sql.java.utf16 import units, whole
 
 
-@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
+@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
 def concat(*parts: str | None) -> str:
     """Concatenate strings and skip NULLs, as `||` does.
 
@@ -20,7 +20,7 @@ def concat(*parts: str | None) -> str:
     return "".join([part for part in parts if part is not None])
 
 
-@scalar("(parts BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
+@scalar("(inputs BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
 def concat_bytes(*parts: bytes | None) -> bytes:
     """Concatenate bytes and skip NULLs.
 
@@ -36,7 +36,7 @@ def _separated(parts: tuple[Any, ...]) -> Any:
     return None if separator is None else separator.join([item for item in items if item is not None])
 
 
-@scalar("(parts STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
+@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws(*parts: str | None) -> Any:
     """Join strings with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
@@ -45,7 +45,7 @@ def concat_ws(*parts: str | None) -> Any:
     return _separated(parts)
 
 
-@scalar("(parts BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
+@scalar("(inputs BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
 def concat_ws_bytes(*parts: bytes | None) -> Any:
     """Join bytes with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
@@ -54,7 +54,7 @@ def concat_ws_bytes(*parts: bytes | None) -> Any:
     return _separated(parts)
 
 
-@scalar("(n INT NOT NULL, texts STRING...) -> STRING", nulls=Nulls.BODY, display_name="elt")
+@scalar("(n INT NOT NULL, args STRING...) -> STRING", nulls=Nulls.BODY, display_name="elt")
 def elt(n: int, *texts: str | None) -> str | None:
     """Return the `n`th string, counted from 1; NULL if there is none.
 
@@ -63,9 +63,9 @@ def elt(n: int, *texts: str | None) -> str | None:
     return texts[n - 1] if 1 <= n <= len(texts) else None
 
 
-@scalar("(wanted STRING, texts STRING...) -> INT", nulls=Nulls.BODY, display_name="field")
+@scalar("(str STRING, args STRING...) -> INT", nulls=Nulls.BODY, display_name="field")
 def field(wanted: str | None, *texts: str | None) -> int:
-    """Return the position of the first string that equals `wanted`, counted from 1; 0 if there is none.
+    """Return the position of the first string that equals `str`, counted from 1; 0 if there is none.
 
     Example: FIELD('b', 'a', 'b') -> 2
     """
@@ -76,7 +76,7 @@ _RARE_BLANK = re.compile(r"[\t\n\x0b\f\r]")
 _WORD = re.compile(r"(^|[ \t\n\x0b\f\r])([^ \t\n\x0b\f\r])")
 
 
-@scalar("(input STRING) -> STRING", display_name="initcap")
+@scalar("(str STRING) -> STRING", display_name="initcap")
 def initcap(value: str) -> str:
     """Capitalise every word and make all other letters lower case; leading whitespace is dropped.
 
@@ -96,14 +96,14 @@ def _capital(word: str) -> str:
 
 
 @scalar(
-    "(input STRING, part STRING) -> INT",
-    "(input STRING, part STRING, position INT NOT NULL) -> INT",
-    "(input STRING, part STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
+    "(str STRING, substring STRING) -> INT",
+    "(str STRING, substring STRING, position INT NOT NULL) -> INT",
+    "(str STRING, substring STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
     nulls=Nulls.BODY,
     display_name="instr",
 )
 def instr(text: str | None, part: str | None, position: int | None = 1, occurrence: int | None = 1) -> int:
-    """Return the position of the `occurrence`th `part` from `position` on, counted from 1; 0 if there is none.
+    """Return the position of the `occurrence`th `substring` from `position` on, counted from 1; 0 if there is none.
 
     A negative `position` searches backwards, 0 finds nothing. A NULL string gives 0. All occurrences of an empty `part`
     are the first one.
@@ -190,14 +190,14 @@ def _padding(value: str | bytes, length: int, padding: str | bytes) -> Any:
 
 
 _PADS = (
-    "(input STRING, length INT, padding STRING) -> STRING",
-    "(input BYTES, length INT, padding BYTES) -> BYTES",
+    "(input STRING, targetLen INT, padding STRING) -> STRING",
+    "(input BYTES, targetLen INT, padding BYTES) -> BYTES",
 )
 
 
 @scalar(*_PADS, display_name="LPad")
 def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
-    """Pad on the left with `padding`, or truncate on the right, to `length`.
+    """Pad on the left with `padding`, or truncate on the right, to `targetLen`.
 
     The result is NULL for a negative length or an empty padding.
 
@@ -212,7 +212,7 @@ def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes |
 
 @scalar(*_PADS, display_name="RPad")
 def rpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
-    """Pad on the right with `padding`, or truncate, to `length`.
+    """Pad on the right with `padding`, or truncate, to `targetLen`.
 
     The result is NULL for a negative length or an empty padding.
 
@@ -233,9 +233,9 @@ def _joined(value: str | bytes) -> str | bytes:
     return whole(value) if isinstance(value, str) else value
 
 
-@scalar("(input STRING, old STRING, new STRING) -> STRING", display_name="replace")
+@scalar("(str STRING, oldStr STRING, newStr STRING) -> STRING", display_name="replace")
 def replace(value: str, old: str, new: str) -> str:
-    """Replace every `old` by `new`; an empty `old` matches between all characters.
+    """Replace every `oldStr` by `newStr`; an empty `oldStr` matches between all characters.
 
     A result of more than 16777216 characters is an error.
 
@@ -246,7 +246,7 @@ def replace(value: str, old: str, new: str) -> str:
     return whole(given.replace(wanted, other))
 
 
-@scalar("(input STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
+@scalar("(string STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
 def split(value: str, delimiter: str) -> list[str]:
     r"""Split at every `delimiter` and keep empty parts; an empty delimiter splits into characters.
 
@@ -256,7 +256,7 @@ def split(value: str, delimiter: str) -> list[str]:
     return [whole(part) for part in given.split(units(delimiter))] if delimiter else list(map(whole, given)) or [""]
 
 
-@scalar("(input BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
+@scalar("(bytes BYTES, delimiter BYTES) -> ARRAY<BYTES>", name="SPLIT", display_name="split")
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     """Split at every `delimiter` and keep empty parts; an empty delimiter splits into single bytes.
 
@@ -285,12 +285,15 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
     return {entry[0]: entry[1] for entry in entries if len(entry) > 1}
 
 
-_SUBSTRINGS = ("(input {0}, position INT) -> {0}", "(input {0}, position INT, length INT) -> {0}")
-
-
-@scalar(*(form.format(name) for name in ("STRING", "BYTES") for form in _SUBSTRINGS), display_name="substring")
+@scalar(
+    "(str STRING, pos INT) -> STRING",
+    "(str STRING, pos INT, length INT) -> STRING",
+    "(bytes BYTES, pos INT) -> BYTES",
+    "(bytes BYTES, pos INT, length INT) -> BYTES",
+    display_name="substring",
+)
 def substring(value: str | bytes, position: int, length: int | None = None) -> str | bytes:
-    """Return the part from `position` on, at most `length` long; a negative `position` counts from the end, 0 means 1.
+    """Return the part from `pos` on, at most `length` long; a negative `pos` counts from the end, 0 means 1.
 
     Example: SUBSTRING('stream', -3, 2) -> 'ea'
     """
@@ -311,7 +314,7 @@ def trim(value: str) -> str:
     return value.strip(_CONTROL)
 
 
-@scalar("(input STRING) -> STRING", display_name="md5")
+@scalar("(s STRING) -> STRING", display_name="md5")
 def md5(value: str) -> str:
     """Return the MD5 hash of the UTF-8 bytes in lower-case hexadecimal.
 

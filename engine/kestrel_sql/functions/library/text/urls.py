@@ -20,7 +20,7 @@ def _parsed(url: str) -> Uri:
     return parse_uri(url)
 
 
-@scalar("(text STRING) -> STRING", display_name="url_decode_param")
+@scalar("(input STRING) -> STRING", display_name="url_decode_param")
 def url_decode_param(text: str) -> str:
     """Decode a form parameter; a malformed escape is an error.
 
@@ -35,7 +35,7 @@ def _decoded(escapes: str) -> str:
     return decode_utf8(bytes.fromhex(escapes.replace("%", "")))
 
 
-@scalar("(text STRING) -> STRING", display_name="url_encode_param")
+@scalar("(input STRING) -> STRING", display_name="url_encode_param")
 def url_encode_param(text: str) -> str:
     """Encode a string as a form parameter.
 
@@ -44,7 +44,7 @@ def url_encode_param(text: str) -> str:
     return quote_plus(text, safe="-_.*").replace("~", "%7E")
 
 
-@scalar("(url STRING) -> STRING", display_name="url_extract_fragment")
+@scalar("(input STRING) -> STRING", display_name="url_extract_fragment")
 def url_extract_fragment(url: str) -> str | None:
     """Return the fragment after `#`, decoded; NULL if there is none.
 
@@ -53,7 +53,7 @@ def url_extract_fragment(url: str) -> str | None:
     return _parsed(url).fragment
 
 
-@scalar("(url STRING) -> STRING", display_name="url_extract_host")
+@scalar("(input STRING) -> STRING", display_name="url_extract_host")
 def url_extract_host(url: str) -> str | None:
     """Return the host; NULL if there is none.
 
@@ -62,7 +62,7 @@ def url_extract_host(url: str) -> str | None:
     return _parsed(url).host
 
 
-@scalar("(url STRING, name STRING) -> STRING", display_name="url_extract_parameter")
+@scalar("(input STRING, paramToFind STRING) -> STRING", display_name="url_extract_parameter")
 def url_extract_parameter(url: str, name: str) -> str | None:
     """Return the first value of a query parameter; '' if it has no value, NULL if there is no such parameter.
 
@@ -78,7 +78,7 @@ def url_extract_parameter(url: str, name: str) -> str | None:
     return None
 
 
-@scalar("(url STRING) -> STRING", display_name="url_extract_path")
+@scalar("(input STRING) -> STRING", display_name="url_extract_path")
 def url_extract_path(url: str) -> str | None:
     """Return the path, decoded; '' if the URL has none.
 
@@ -87,7 +87,7 @@ def url_extract_path(url: str) -> str | None:
     return _parsed(url).path
 
 
-@scalar("(url STRING) -> INT", display_name="url_extract_port")
+@scalar("(input STRING) -> INT", display_name="url_extract_port")
 def url_extract_port(url: str) -> int | None:
     """Return the port; NULL if the URL has none.
 
@@ -96,7 +96,7 @@ def url_extract_port(url: str) -> int | None:
     return _parsed(url).port
 
 
-@scalar("(url STRING) -> STRING", display_name="url_extract_protocol")
+@scalar("(input STRING) -> STRING", display_name="url_extract_protocol")
 def url_extract_protocol(url: str) -> str | None:
     """Return the scheme, such as `https`; NULL if there is none.
 
@@ -105,7 +105,7 @@ def url_extract_protocol(url: str) -> str | None:
     return _parsed(url).scheme
 
 
-@scalar("(url STRING) -> STRING", display_name="url_extract_query")
+@scalar("(input STRING) -> STRING", display_name="url_extract_query")
 def url_extract_query(url: str) -> str | None:
     """Return the query between `?` and `#`, decoded; NULL if there is none.
 

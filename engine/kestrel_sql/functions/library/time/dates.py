@@ -75,7 +75,7 @@ def _to_int(value: int) -> int:
     return value
 
 
-@scalar("(date DATE, pattern STRING) -> STRING", display_name="format_date")
+@scalar("(date DATE, formatPattern STRING) -> STRING", display_name="format_date")
 def format_date(date: int, pattern: str) -> str:
     """Format a date with a pattern of Java's `DateTimeFormatter`; a field that a date lacks is an error.
 
@@ -84,16 +84,16 @@ def format_date(date: int, pattern: str) -> str:
     return java_time.format_date(date, pattern)
 
 
-@scalar("(days INT NOT NULL, pattern STRING) -> STRING", display_name="datetostring")
+@scalar("(epochDays INT NOT NULL, formatPattern STRING) -> STRING", display_name="datetostring")
 def datetostring(days: int, pattern: str) -> str:
-    """Format the date `days` days after 1970-01-01 with a pattern of Java's `DateTimeFormatter`; prefer FORMAT_DATE.
+    """Format the date `epochDays` after 1970-01-01 with a pattern of Java's `DateTimeFormatter`; prefer FORMAT_DATE.
 
     Example: DATETOSTRING(17662, 'dd-MMM-yyyy') -> '11-May-2018'
     """
     return java_time.format_date(days, pattern)
 
 
-@scalar("(text STRING, pattern STRING) -> DATE", display_name="parse_date")
+@scalar("(formattedDate STRING, formatPattern STRING) -> DATE", display_name="parse_date")
 def parse_date(text: str, pattern: str) -> int:
     """Parse a date with a pattern of Java's `SimpleDateFormat`; a time of day in the string is an error.
 
@@ -104,7 +104,7 @@ def parse_date(text: str, pattern: str) -> int:
     return fast[0] if fast is not None and fast[0] >= _GREGORIAN else _to_int(parse_simple_date(text, pattern))
 
 
-@scalar("(text STRING, pattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
+@scalar("(formattedDate STRING, formatPattern STRING) -> INT", nulls=Nulls.BODY, display_name="stringtodate")
 def stringtodate(text: str | None, pattern: str | None) -> int:
     """Parse a date with a pattern of Java's `DateTimeFormatter` to days since 1970-01-01; prefer PARSE_DATE.
 

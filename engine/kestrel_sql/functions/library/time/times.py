@@ -37,7 +37,7 @@ def timesub(unit: str, interval: int, time: int) -> int:
     return _shifted(time, -interval * UNIT_MS[unit])
 
 
-@scalar("(time TIME, pattern STRING) -> STRING", display_name="format_time")
+@scalar("(time TIME, formatPattern STRING) -> STRING", display_name="format_time")
 def format_time(time: int, pattern: str) -> str:
     """Format a time of day with a pattern of Java's `DateTimeFormatter`; a field that a time lacks is an error.
 
@@ -46,7 +46,7 @@ def format_time(time: int, pattern: str) -> str:
     return java_time.format_time(time, pattern)
 
 
-@scalar("(text STRING, pattern STRING) -> TIME", display_name="parse_time")
+@scalar("(formattedTime STRING, formatPattern STRING) -> TIME", display_name="parse_time")
 def parse_time(text: str, pattern: str) -> int:
     """Parse a time of day with a pattern of Java's `DateTimeFormatter`; a date field in the pattern is an error.
 

@@ -34,9 +34,9 @@ def timestampsub(unit: str, interval: int, timestamp: int) -> int:
     return wrap_integer(timestamp - interval * UNIT_MS[unit], 64)
 
 
-@scalar("(millis BIGINT) -> TIMESTAMP", display_name="from_unixtime")
+@scalar("(epochMilli BIGINT) -> TIMESTAMP", display_name="from_unixtime")
 def from_unixtime(millis: int) -> int:
-    """Return the timestamp `millis` milliseconds after 1970-01-01T00:00 UTC.
+    """Return the timestamp `epochMilli` milliseconds after 1970-01-01T00:00 UTC.
 
     Example: CAST(FROM_UNIXTIME(1589234313000) AS STRING) -> '2020-05-11T21:58:33.000'
     """
@@ -67,7 +67,7 @@ def _to_bigint(value: int) -> int:
     return value
 
 
-@scalar("(timestamp TIMESTAMP, from_zone STRING, to_zone STRING) -> TIMESTAMP", display_name="convert_tz")
+@scalar("(timestamp TIMESTAMP, fromTimeZone STRING, toTimeZone STRING) -> TIMESTAMP", display_name="convert_tz")
 def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     """Convert the local time of a timestamp from one time zone to another.
 
@@ -79,8 +79,8 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
 
 
 @scalar(
-    "(timestamp TIMESTAMP, pattern STRING) -> STRING",
-    "(timestamp TIMESTAMP, pattern STRING, zone STRING) -> STRING",
+    "(timestamp TIMESTAMP, formatPattern STRING) -> STRING",
+    "(timestamp TIMESTAMP, formatPattern STRING, timeZone STRING) -> STRING",
     display_name="format_timestamp",
 )
 def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) -> str:
@@ -92,8 +92,8 @@ def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) ->
 
 
 @scalar(
-    "(millis BIGINT NOT NULL, pattern STRING) -> STRING",
-    "(millis BIGINT NOT NULL, pattern STRING, zone STRING) -> STRING",
+    "(epochMilli BIGINT NOT NULL, formatPattern STRING) -> STRING",
+    "(epochMilli BIGINT NOT NULL, formatPattern STRING, timeZone STRING) -> STRING",
     display_name="timestamptostring",
 )
 def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
@@ -105,8 +105,8 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
 
 
 @scalar(
-    "(text STRING, pattern STRING) -> TIMESTAMP",
-    "(text STRING, pattern STRING, zone STRING) -> TIMESTAMP",
+    "(formattedTimestamp STRING, formatPattern STRING) -> TIMESTAMP",
+    "(formattedTimestamp STRING, formatPattern STRING, timeZone STRING) -> TIMESTAMP",
     display_name="parse_timestamp",
 )
 def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
@@ -120,8 +120,8 @@ def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
 
 
 @scalar(
-    "(text STRING, pattern STRING) -> BIGINT",
-    "(text STRING, pattern STRING, zone STRING) -> BIGINT",
+    "(formattedTimestamp STRING, formatPattern STRING) -> BIGINT",
+    "(formattedTimestamp STRING, formatPattern STRING, timeZone STRING) -> BIGINT",
     nulls=Nulls.BODY,
     display_name="stringtotimestamp",
 )
