@@ -1,27 +1,32 @@
-"""What queries of `kestrel serve` on a broker leave open once they have ended.
+"""What queries of `kestrel serve` leave open once they have ended, in memory and on a broker.
 
     python -m tests.bench leaks
 
-Environment variable, with what it is by default: COUNT=2000, the push queries, and as many queries that are made and
-dropped. Prints threads, descriptors and resident memory of the server's process and of its JVM after the first, and ten times on
-the way.
+Environment variables, with what they are by default: COUNT=2000, the push queries, and as many queries that are made
+and dropped; PLACES="memory broker", where. Prints threads, descriptors and resident memory of the server's process, and
+on a broker of its JVM, after the first, and ten times on the way.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-from kestrel_sql.kafka.broker.broker import Broker
+from kestrel_sql.kafka.broker.broker import HOST, Broker
 from tests.bench.measure import machine
-from tests.kafka.processes import jvm_of
-from tests.kafka.servers import Server, Servers, eventually
+from tests.kafka.helpers import environment
+from tests.kafka.processes import ending, jvm_of, kill
+from tests.kafka.servers import Server, Servers, eventually, free_port
 
 COUNT = int(os.environ.get("COUNT", "2000"))
+PLACES = os.environ.get("PLACES", "memory broker").split()
 
 _MADE = {
     0: ("STREAM", "SELECT * FROM s"),
@@ -34,28 +39,51 @@ _MADE = {
 def main() -> None:
     """Print the figures."""
     print(machine())
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        broker = stack.enter_context(Broker.start())
-        servers = Servers(broker.address, Path(folder), stack)
-        server = servers.start()
-        eventually(server.is_up, server)
-        source, made = f"{servers.service}s", f"{servers.service}made"
+    for place in PLACES:
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            server, prefix = _STARTED[place](Path(folder), stack)
+            print(f"-- {place}", flush=True)
+            _measure(server, prefix, place)
+
+
+def _in_memory(folder: Path, stack: ExitStack) -> tuple[Server, str]:
+    port, log = free_port(), folder / "serve.log"
+    command = [sys.executable, "-m", "kestrel_sql.cli.main", "serve", "--listen", f"{HOST}:{port}"]
+    with log.open("wb") as out:
+        process = stack.enter_context(ending(subprocess.Popen(command, stdout=out, stderr=out, env=environment())))
+    lives = partial(_lives, process)
+    return Server(f"http://{HOST}:{port}", log.read_text, lives, partial(kill, process), process.pid), ""
+
+
+def _lives(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is None
+
+
+def _on_a_broker(folder: Path, stack: ExitStack) -> tuple[Server, str]:
+    servers = Servers(stack.enter_context(Broker.start()).address, folder, stack)
+    return servers.start(), servers.service
+
+
+_STARTED = {"memory": _in_memory, "broker": _on_a_broker}
+
+
+def _measure(server: Server, prefix: str, place: str) -> None:
+    eventually(server.is_up, server)
+    for name in ("s", "r"):
         server.ksql(
-            f"CREATE STREAM s (id INT KEY, v INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            f"CREATE STREAM {name} (id INT KEY, v INT)"
+            f" WITH (KAFKA_TOPIC='{prefix}{name}', VALUE_FORMAT='JSON', PARTITIONS=1);"
         )
-        server.ksql(
-            f"CREATE STREAM r (id INT KEY, v INT) WITH (KAFKA_TOPIC='{source}r', VALUE_FORMAT='JSON', PARTITIONS=1);"
-        )
-        server.ksql("INSERT INTO s VALUES (1, 1); INSERT INTO r VALUES (1, 1);")
-        run(server, made, [0])
+    server.ksql("INSERT INTO s VALUES (1, 1); INSERT INTO r VALUES (1, 1);")
+    run(server, f"{prefix}made", [0])
+    time.sleep(5)
+    print(f"after the first: {figures(server, place)}", flush=True)
+    step = max(1, COUNT // 10)
+    for first in range(1, COUNT + 1, step):
+        end = min(first + step, COUNT + 1)
+        run(server, f"{prefix}made", range(first, end))
         time.sleep(5)
-        print(f"after the first: {figures(server)}", flush=True)
-        step = max(1, COUNT // 10)
-        for first in range(1, COUNT + 1, step):
-            end = min(first + step, COUNT + 1)
-            run(server, made, range(first, end))
-            time.sleep(5)
-            print(f"after {end - 1} of each: {figures(server)}", flush=True)
+        print(f"after {end - 1} of each: {figures(server, place)}", flush=True)
 
 
 def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
@@ -68,10 +96,10 @@ def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
         server.ksql(f"TERMINATE {query[0]['commandStatus']['queryId']}; DROP {kind} made DELETE TOPIC;")
 
 
-def figures(server: Server) -> str:
-    """Threads, descriptors and memory of a server's process and of its JVM."""
-    jvm = jvm_of(server.process)
-    return f"{_figures(server.process)}; JVM: {_figures(jvm)}"
+def figures(server: Server, place: str) -> str:
+    """Threads, descriptors and memory of a server's process and, on a broker, of its JVM."""
+    own = _figures(server.process)
+    return own if place == "memory" else f"{own}; JVM: {_figures(jvm_of(server.process))}"
 
 
 def _figures(process: int) -> str:

@@ -51,10 +51,11 @@ _LOOK_S = 0.2
 _COLLECT_S, _REST = 30.0, 1_000
 """Seconds between two collections of all objects, and how many times the last one's processor time is the least."""
 
-_COLLECT = 50_000, 5, 400
+_COLLECT = 10_000, 5, 2_000
 """After how many new objects the garbage collector works, and how often its second and third generation.
 
-The second is a quarter of a million objects at most, which takes 30 ms.
+The second is 60,000 objects at most, which takes 30 ms where their memory is cold. The third, which holds up every
+request for as long as all records and rows of state in memory take, comes after a hundred million new objects.
 """
 
 

@@ -25,17 +25,34 @@ from kestrel_sql.topics.records import LogEntry, Record
 _CHUNK = 10_000
 """The most records that a query processes before its progress is updated."""
 
+_TURN_S = 0.1
+"""How long (s) a query should work while others wait."""
+
+
+@dataclass(slots=True)
+class Turn:
+    """How many records a query takes when it is its turn; it learns that from how long the last ones took."""
+
+    size: int = 1
+
+    def took(self, count: int, seconds: float) -> None:
+        """Note how long `count` records took."""
+        self.size = max(1, min(_CHUNK, 2 * self.size, int(count * _TURN_S / max(seconds, _TURN_S / _CHUNK))))
+
 
 @dataclass(slots=True)
 class MemoryQuery:
     """A persistent query.
 
-    It has read up to `position`; `pending` are records to process; it has an execution after its first input.
+    It has read up to `position`; `pending` are records to process, and `waiting` their numbers by topic; it has an
+    execution after its first input.
     """
 
     query: PersistentQuery
     position: int
-    pending: Sequence[Record] = ()
+    pending: list[Record] = field(default_factory=list)
+    waiting: Counter[str] = field(default_factory=Counter)
+    turn: Turn = field(default_factory=Turn)
     execution: Execution | None = None
     rows_in: int = 0
     rows_out: int = 0
@@ -141,7 +158,9 @@ class RunningQueries:
             return False
         # Records may arrive in the meantime.
         until = self.broker.arrivals
-        running.pending = [*running.pending, *self.read(self.topics_of(running.query.plan), running.position, until)]
+        read = self.read(self.topics_of(running.query.plan), running.position, until)
+        running.pending += read
+        running.waiting.update(record.topic for record in read)
         running.position = until
         return bool(running.pending)
 
@@ -150,16 +169,26 @@ class RunningQueries:
 
         An interrupt takes effect between two pieces, so that none is lost or processed twice.
         """
-        if running.execution is None:
-            with delayed_interrupts():
-                running.execution = self.open(self.run_of(running.query))
         while running.pending and not running.error:
-            with delayed_interrupts():
-                self.take(running, running.execution.advance(running.pending[:_CHUNK]), _CHUNK)
+            self._process(running, _CHUNK)
+
+    def take_turn(self, running: MemoryQuery) -> None:
+        """Process a few pending records, so that nobody who waits waits long."""
+        count, begun = min(len(running.pending), running.turn.size), time.monotonic()
+        self._process(running, count)
+        running.turn.took(count, time.monotonic() - begun)
+
+    def _process(self, running: MemoryQuery, count: int) -> None:
+        with delayed_interrupts():
+            if running.execution is None:
+                running.execution = self.open(self.run_of(running.query))
+            self.take(running, running.execution.advance(running.pending[:count]), count)
 
     def take(self, running: MemoryQuery, output: Output, count: int) -> None:
         """Write the output for the first `count` pending records to the topics."""
-        processed, running.pending = running.pending[:count], running.pending[count:]
+        processed = running.pending[:count]
+        del running.pending[:count]
+        running.waiting.subtract(record.topic for record in processed)
         running.batches += 1
         running.rows_in += len(processed)
         running.rows_out += len(output.records)
@@ -225,9 +254,8 @@ class RunningQueries:
         return {name: self._lag(running) for name, running in list(self._running.items())}
 
     def _lag(self, running: MemoryQuery) -> dict[str, int]:
-        pending = Counter(record.topic for record in running.pending)
         return {
-            topic: pending[topic] + self.broker.waiting([topic], running.position)
+            topic: running.waiting[topic] + self.broker.waiting([topic], running.position)
             for topic in self.topics_of(running.query.plan)
         }
 

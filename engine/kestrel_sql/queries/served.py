@@ -5,25 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.dataflow.log_entries import FATAL
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import QueryError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.execution import Execution
+from kestrel_sql.queries.running import Turn
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _MOMENT_S = 0.05
 """The interval (s) at which a waiting statement checks its condition."""
-
-_CHUNK = 10_000
-"""The most records that a push query reads at once."""
 
 
 @dataclass(slots=True)
@@ -34,6 +33,7 @@ class PushQuery:
     topics: list[str]
     execution: Execution
     position: int
+    turn: Turn = field(default_factory=Turn)
 
     def close(self) -> None:
         """Close the query."""
@@ -84,14 +84,14 @@ class ServedEngine(MemoryEngine):
         self._insert(parsed)
 
     def advance(self, query_id: str) -> None:
-        """Let a persistent query process its new records.
+        """Let a persistent query process some of its new records.
 
         Raises:
             Exception: the error of its carrier.
         """
         running = self.queries.find(query_id)
         if running is not None and self.queries.read_on(running):
-            self.queries.advance(running)
+            self.queries.take_turn(running)
 
     def fail(self, query_id: str, reason: str) -> None:
         """Stop a persistent query with an error."""
@@ -113,18 +113,17 @@ class ServedEngine(MemoryEngine):
         return PushQuery(unlimited, topics, self._open(self.run_of(planned, config)), since)
 
     def advance_push(self, push: PushQuery, until: int) -> Sequence[Row]:
-        """Let a push query process records below an arrival number, at most `_CHUNK`, and return its rows.
+        """Let a push query process records below an arrival number, a few at once, and return its rows.
 
         Raises:
             QueryError: the query failed.
         """
-        until = min(until, self.broker.arrivals, push.position + _CHUNK)
+        until, begun = min(until, self.broker.arrivals, push.position + push.turn.size), time.monotonic()
         read = self.queries.read(push.topics, push.position, until)
         records = [record for record in read if push.planned.admits(record)]
-        push.position = until
-        if not records:
-            return ()
-        output = push.execution.advance(records)
+        count, push.position = until - push.position, until
+        output = push.execution.advance(records) if records else Output()
+        push.turn.took(count, time.monotonic() - begun)
         self.log += output.log
         fatal = next((entry for entry in output.log if entry.kind == FATAL), None)
         if fatal is not None:

@@ -38,8 +38,8 @@ class Turns:
             return False
         waiting: list[Callable[[], None]] = [
             lambda name=name: self._advance(name)  # type: ignore[misc]
-            for name, lag in self._engine.lags().items()
-            if sum(lag.values()) and self._runs(name)
+            for name, (_, _, lag, error) in self._engine.progress().items()
+            if lag and not error and name not in self._engine.paused
         ]
         waiting += self._pushes.work()
         if not waiting:
@@ -48,9 +48,6 @@ class Turns:
         waiting[self._turn]()
         self.errors.note(self._engine.take_log())
         return True
-
-    def _runs(self, name: str) -> bool:
-        return name not in self._engine.paused and not self._engine.progress()[name][3]
 
     def _advance(self, name: str) -> None:
         try:

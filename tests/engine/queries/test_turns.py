@@ -1,0 +1,43 @@
+"""Queries of a server take turns: how much each takes at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kestrel_sql.queries.running import Turn
+from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.session.session import Session
+from kestrel_sql.topics.records import Record
+
+TEXT = """
+CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON');
+CREATE STREAM a AS SELECT * FROM s;
+"""
+
+
+@pytest.mark.rules("R14.5")
+def test_a_turn_is_as_long_as_the_last_ones_allow() -> None:
+    turn, sizes = Turn(), []
+    for _ in range(20):
+        sizes.append(turn.size)
+        turn.took(turn.size, turn.size * 0.000_05)
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert sizes[-1] == 2_000
+    turn.took(2_000, 400.0)
+    assert turn.size == 1
+
+
+@pytest.mark.rules("R14.5")
+def test_a_query_takes_turns_however_many_records_wait() -> None:
+    engine = ServedEngine(Session(), by_time=True)
+    for parsed in engine.parse(TEXT):
+        engine.define(parsed)
+    for number in range(5_000):
+        engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
+    (name,) = engine.session.queries
+    left = []
+    while sum(engine.lags()[name].values()):
+        left.append(sum(engine.lags()[name].values()))
+        engine.advance(name)
+    assert left[:3] == [5_000, 4_999, 4_997]
+    assert engine.progress()[name][:3] == (5_000, 5_000, 0)
