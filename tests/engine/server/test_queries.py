@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from socket import create_connection
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from websockets.sync.client import connect
 
 from kestrel_sql.server.open import Running
 from tests.engine.server.servers import Http2Client, Http2Request, http, ksql
+from tests.engine.server.test_fuzz import sockets
 
 pytestmark = pytest.mark.spark
 
@@ -265,3 +267,33 @@ def test_a_query_over_a_websocket(url: str) -> None:
     refused, code = frames("SELECT * FROM nowhere;")
     assert "NOWHERE" in refused[0]["error"]
     assert code == 1003
+
+
+def handshake(text: str, *headers: str) -> bytes:
+    """The head of a request for a websocket."""
+    lines = [f"GET /ws/query?request={quote(json.dumps({'ksql': text}))} HTTP/1.1", "Host: localhost"]
+    lines += [
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: x",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+@pytest.mark.rules("R12.2")
+def test_a_websocket_that_is_not_one_leaves_nothing(
+    url: str, server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    pushed, open_sockets = "SELECT * FROM orders EMIT CHANGES;", sockets()
+    for sent in (
+        handshake(pushed) + b"\x81\x80abcd",
+        handshake(pushed) + b"\xff" * 200,
+        handshake(pushed, 'Sec-WebSocket-Extensions: permess\xe4ge; x="'),
+    ):
+        with create_connection(("127.0.0.1", server.listener.port), timeout=60) as connection:
+            connection.sendall(sent)
+            assert connection.recv(1 << 16).startswith((b"HTTP/1.1 400", b"HTTP/1.1 101"))
+    eventually(lambda: server.service.figures().push_clients == 0 and sockets() <= open_sockets)
+    assert not caplog.records

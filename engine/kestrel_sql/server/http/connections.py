@@ -12,13 +12,16 @@ from typing import Any
 
 import hypercorn.asyncio.run
 import hypercorn.protocol
+import hypercorn.protocol.h2
+import hypercorn.protocol.h11
 from h2.events import DataReceived, Event
 from h2.exceptions import ProtocolError
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Closed, Updated
 from hypercorn.events import Event as ConnectionEvent
-from hypercorn.protocol.events import Body
+from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.protocol.ws_stream import WSStream
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +29,9 @@ _NO_LIMIT = 1 << 62
 
 _LAST_WORDS_S = 1.0
 """How long what a client sent before it went may take to be read."""
+
+_ABNORMAL = 1006
+"""The code of a websocket that ended without a closing handshake."""
 
 
 class Http2(H2Protocol):
@@ -124,6 +130,27 @@ class Http2(H2Protocol):
             await self._close_stream(stream_id)
 
 
+class WebSocket(WSStream):
+    """Hypercorn's websocket, which tells its application when it is refused.
+
+    Hypercorn does not if a client sends data before it is accepted: its push query would run for ever. A handshake
+    that is no ASCII ends the connection without an answer, with a trace in the log.
+    """
+
+    async def handle(self, event: Any) -> None:
+        """Handle what the client sent."""
+        was_closed = self.closed
+        try:
+            await super().handle(event)
+        except UnicodeDecodeError:
+            self.closed = True
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await self.send(Response(stream_id=self.stream_id, status_code=400, headers=headers))
+            await self.send(EndBody(stream_id=self.stream_id))
+        if self.closed and not was_closed and not isinstance(event, StreamClosed) and self.app_put is not None:
+            await self.app_put({"type": "websocket.disconnect", "code": _ABNORMAL})
+
+
 class Connection(TCPServer):
     """Hypercorn's connection, which ends at once when its client has gone.
 
@@ -140,6 +167,11 @@ class Connection(TCPServer):
         # A client that leaves bytes unread resets its connection, which is an error and no end of what it sends.
         self._set_exception, reader.set_exception = reader.set_exception, self._broken  # type: ignore[method-assign]
         self._reading: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Serve until the client or the server ends, which is no error: Python would log that of the server."""
+        with suppress(asyncio.CancelledError):
+            await super().run()
 
     async def protocol_send(self, event: ConnectionEvent) -> None:
         """Send bytes; a client that has gone is not waited for."""
@@ -174,5 +206,7 @@ class Connection(TCPServer):
 
 def install() -> None:
     """Make Hypercorn use these connections."""
+    hypercorn.protocol.h11.WSStream = WebSocket  # type: ignore[attr-defined]
+    hypercorn.protocol.h2.WSStream = WebSocket  # type: ignore[attr-defined]
     hypercorn.protocol.H2Protocol = Http2  # type: ignore[attr-defined,assignment]
     hypercorn.asyncio.run.TCPServer = Connection  # type: ignore[attr-defined,assignment]
