@@ -75,7 +75,7 @@ def test_the_shell_says_what_each_statement_did(capsys: pytest.CaptureFixture[st
         "Created query with ID CSAS_T_0",
         "Created query with ID INSERTQUERY_1",
         "Registered custom type with name 'POINT' and SQL type STRUCT<`X` INTEGER>",
-        "Stream altered",
+        "Stream S altered.",
         "terminated: CSAS_T_0",
         "T already exists",
         "Done",

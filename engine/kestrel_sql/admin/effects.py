@@ -27,9 +27,9 @@ def effect_of(statement: Statement, done: Executed | None, dropped: Source | Non
         case DropType():
             return f"Dropped type '{statement.name}'"
         case AlterSource():
-            return f"{statement.kind.value.capitalize()} altered"
+            return f"{statement.kind.value.capitalize()} {statement.name} altered."
         case ControlQuery():
             verb = {"TERMINATE": "terminated", "PAUSE": "paused", "RESUME": "resumed"}[statement.verb]
-            return f"Query {verb}." if statement.query_id else f"All queries {verb}."
+            return f"Query {verb}."
         case _:
             return "Done"

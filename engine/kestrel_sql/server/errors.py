@@ -79,7 +79,7 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
             return ApiError(KAFKA_FORBIDDEN, message)
         case RegistryMissingError():
             return ApiError(NO_REGISTRY, message)
-        case PropertyError():
+        case PropertyError() if not statement:
             return ApiError(BAD_REQUEST, message)
         case QueryError():
             return ApiError(SERVER_ERROR, message)

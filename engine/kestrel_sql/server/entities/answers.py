@@ -9,7 +9,7 @@ from typing import Any
 from kestrel_sql.admin.asserts import assert_schema, assert_topic
 from kestrel_sql.admin.explain import explained_plan
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.errors import FunctionError, UnsupportedError
 from kestrel_sql.planner.config import IMMUTABLE
 from kestrel_sql.server.entities.functions import function_entry, function_names
 from kestrel_sql.server.entities.queries import described_plan, query_description
@@ -21,6 +21,7 @@ from kestrel_sql.server.entities.sources import (
     sources_of_kind,
     topic_entries,
 )
+from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.service import Entity
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import admin as a
@@ -75,7 +76,10 @@ def _(statement: a.Describe, view: EngineView) -> Entity:
         case "STREAMS" | "TABLES":
             return _descriptions(SourceKind(statement.what.removesuffix("S")), view, statement.extended)
         case "FUNCTION":
-            return {"@type": "describe_function", **function_entry(statement.name or "", view.session.functions)}
+            try:
+                return {"@type": "describe_function", **function_entry(statement.name or "", view.session.functions)}
+            except FunctionError as error:
+                raise ApiError(BAD_REQUEST, error.message) from error
         case other:
             raise UnsupportedError(
                 f"Kestrel runs no connectors: DESCRIBE {other} is not supported", span=statement.span

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.analysis.analyze import Analysis, analyze
-from kestrel_sql.planner.analysis.join_names import prefixed
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.sql.format.statements import format_statement
-from kestrel_sql.sql.nodes.expressions import ColumnRef
 from kestrel_sql.sql.nodes.statements import (
     CreateAs,
     CreateSource,
@@ -20,9 +17,6 @@ from kestrel_sql.sql.nodes.statements import (
     Properties,
     PropertyValue,
     Query,
-    SelectAll,
-    SelectExpression,
-    SelectItem,
     SourceKind,
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -101,11 +95,11 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
 
 
 def _query(analysis: Analysis) -> Query:
-    """The query with qualified columns, an alias for each item, and EMIT."""
+    """The query with qualified columns, an alias for each item but `*`, and EMIT."""
     query, qualify = analysis.query, analysis.scope.qualify
     return replace(
         query,
-        select=tuple(_items(analysis)),
+        select=analysis.select,
         joins=tuple(replace(join, criteria=qualify(join.criteria)) for join in query.joins),
         where=None if query.where is None else qualify(query.where),
         group_by=analysis.group_by,
@@ -113,16 +107,3 @@ def _query(analysis: Analysis) -> Query:
         having=None if query.having is None else qualify(query.having),
         emit=query.emit or Emit.CHANGES,
     )
-
-
-def _items(analysis: Analysis) -> Iterator[SelectItem]:
-    sources = analysis.scope.sources
-    for item in analysis.select:
-        if not isinstance(item, SelectAll):
-            yield item
-            continue
-        for source in sources:
-            if item.qualifier in (None, source.alias):
-                for column in source.source.schema.keys_first:
-                    name = column.name if len(sources) == 1 else prefixed(source.alias, column.name)
-                    yield SelectExpression(ColumnRef(column.name, source.alias), name)

@@ -48,7 +48,8 @@ def format_statement(statement: Statement) -> str:
 def _(statement: s.Query) -> str:
     clauses = [_select(statement.select), f"FROM {_source(statement.source)}", *map(_join_clause, statement.joins)]
     if statement.window is not None:
-        clauses.append(f"WINDOW {format_window(statement.window)}")
+        # The blank is ksqlDB's: clients compare the texts of statements.
+        clauses.append(f"WINDOW {format_window(statement.window)} ")
     if statement.where is not None:
         clauses.append(f"WHERE {format_expression(statement.where)}")
     if statement.group_by is not None:
