@@ -91,9 +91,14 @@ def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
     for number in numbers:
         server.query("SELECT id FROM s EMIT CHANGES LIMIT 1;")
         kind, select = _MADE.get(number % 10, _MADE[0])
-        query = server.ksql(f"CREATE {kind} made WITH (KAFKA_TOPIC='{topic}{number}') AS {select};")
-        eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
-        server.ksql(f"TERMINATE {query[0]['commandStatus']['queryId']}; DROP {kind} made DELETE TOPIC;")
+        made = server.ksql(f"CREATE {kind} made WITH (KAFKA_TOPIC='{topic}{number}') AS {select};")
+        query = made[0]["commandStatus"]["queryId"]
+        try:
+            eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
+        except AssertionError:
+            print(f"query {number}: {server.ksql(f'EXPLAIN {query};')}", flush=True)
+            raise
+        server.ksql(f"TERMINATE {query}; DROP {kind} made DELETE TOPIC;")
 
 
 def figures(server: Server, place: str) -> str:

@@ -27,6 +27,7 @@ from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.server.open import READY
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.state.checkpoint_path import open_store
+from tests.engine.server.faces import FACES, VERSIONS, Place, check
 from tests.kafka.helpers import create, produce, read, spark_options
 from tests.kafka.processes import jvm_of, sockets
 from tests.kafka.scenario import LEAN
@@ -205,6 +206,14 @@ def test_what_is_refused_leaves_no_command(service: Servers, server: Server, sta
     )
     if "single" in statement:
         server.ksql("DROP STREAM single DELETE TOPIC;")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("point", FACES["asked"])
+def test_a_server_on_a_broker_answers_as_one_in_memory(
+    service: Servers, server: Server, point: str, version: str
+) -> None:
+    check(Place(server.url, "orders", f"{service.service}face_"), point, version)
 
 
 def test_a_statement_that_fails_for_any_reason_leaves_nothing(

@@ -14,6 +14,7 @@ from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session
 
@@ -42,9 +43,9 @@ def sparkless_server(**settings: Any) -> Iterator[Running]:
 
 @contextmanager
 def spark_server(**settings: Any) -> Iterator[Running]:
-    config = Config.of(settings.pop("config", {}))
+    config, topics = Config.of(settings.pop("config", {})), settings.pop("topics", TopicRule.HARNESS)
     with memory_server(
-        ServedEngine(Session(config=config), by_time=True),
+        ServedEngine(Session(config=config), by_time=True, topics=topics),
         ServerSettings(port=0, **settings),
     ) as running:
         yield running
