@@ -242,6 +242,7 @@ class MemoryEngine:
             case InsertValues():
                 return self._insert(parsed)
             case ControlQuery() as control:
+                self.flush()
                 return self._control(control)
             case statement:
                 self.flush()
@@ -263,7 +264,6 @@ class MemoryEngine:
         return message_answer("inserted")
 
     def _control(self, control: ControlQuery) -> Answer:
-        self.flush()
         refused: list[StatementError] = []
         names = list(self.session.queries) if control.query_id is None else [control.query_id]
         for name in names:

@@ -68,7 +68,7 @@ class ServedEngine(MemoryEngine):
         return replace(self._view(), wait=partial(time.sleep, _MOMENT_S))
 
     def control(self, statement: ControlQuery) -> None:
-        """Terminate, pause or resume a query.
+        """Terminate, pause or resume a query, whatever it has still to process.
 
         Raises:
             StatementError: the query does not exist.

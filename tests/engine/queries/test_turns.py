@@ -7,6 +7,7 @@ import pytest
 from kestrel_sql.queries.running import Turn
 from kestrel_sql.queries.served import ServedEngine
 from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.topics.records import Record
 
 TEXT = """
@@ -41,3 +42,18 @@ def test_a_query_takes_turns_however_many_records_wait() -> None:
         engine.advance(name)
     assert left[:3] == [5_000, 4_999, 4_997]
     assert engine.progress()[name][:3] == (5_000, 5_000, 0)
+
+
+@pytest.mark.rules("R14.5")
+def test_a_statement_about_a_query_waits_for_no_record() -> None:
+    engine = ServedEngine(Session(), by_time=True)
+    for parsed in engine.parse(TEXT):
+        engine.define(parsed)
+    (name,) = engine.session.queries
+    for number in range(10):
+        engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
+    for verb in ("PAUSE", "RESUME"):
+        engine.control(ControlQuery(verb, name))
+        assert engine.progress()[name][:3] == (0, 0, 10)
+    engine.control(ControlQuery("TERMINATE", name))
+    assert engine.broker.count("A") == 0
