@@ -70,6 +70,10 @@ class Catalog:
         """Return a copy without the custom type `name`; the name may be unknown."""
         return replace(self, types=MappingProxyType({k: v for k, v in self.types.items() if k != name}))
 
+    def derived(self, name: str) -> tuple[str, ...]:
+        """The names of the sources whose CREATE AS reads the source `name`, which must stay as long as they are."""
+        return tuple(sorted(source.name for source in self.sources.values() if name in source.derived_from))
+
     def missing_source(self, message: str, name: str, span: Span | None) -> UnknownSourceError:
         """Make an error for a source that does not exist; it suggests the sources with a similar name."""
         suggestion = other_case(name, self.sources, "source")

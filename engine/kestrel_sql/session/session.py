@@ -239,7 +239,7 @@ class Session:
         own = self._query_writing(statement.name)
         others = [q for q in self.queries.values() if own is None or q.id != own.id]
         use = SourceUse(
-            sources=tuple(sorted(x.name for x in self.catalog.sources.values() if statement.name in x.derived_from)),
+            sources=self.catalog.derived(statement.name),
             readers=tuple(q.id for q in others if statement.name in q.plan.sources),
             writers=tuple(q.id for q in others if q.plan.sink == statement.name),
         )

@@ -63,6 +63,8 @@ def test_how_far_a_query_has_read_is_told_by_task_and_by_topic(view: EngineView)
     assert summary["groupId"] == f"_confluent-ksql-default_query_{NAME}"
     assert (summary["topicSummaries"][0]["kafkaTopic"], summary["topicSummaries"][0]["offsets"][1]) == ("s", offset)
     assert source_description(sources["T"], view, extended=False)["queryOffsetSummaries"] == []
+    constraints = [source_description(sources[name], view, extended=False)["sourceConstraints"] for name in "ST"]
+    assert constraints == [["T"], []]
     assert source_description(sources["S"], view, extended=True)["statistics"] == "consumer-total-messages: 11"
     assert source_description(sources["T"], view, extended=True)["statistics"] == "total-messages: 4"
 

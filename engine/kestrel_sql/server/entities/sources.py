@@ -49,7 +49,7 @@ def source_description(source: Source, view: EngineView, *, extended: bool) -> d
         "partitions": partitions,
         "replication": replicas,
         "statement": source.statement_text,
-        "sourceConstraints": [],
+        "sourceConstraints": list(view.session.catalog.derived(source.name)),
         "clusterErrorStats": [],
     }
 
