@@ -72,3 +72,13 @@ def test_the_event_loop_does_no_work_of_a_request(watched: Running, name: str, v
     assert calls["server"]
     assert calls.keys() <= ROOMS
     assert calls.total() < MOST_CALLS
+
+
+@pytest.mark.rules("R14.5")
+@pytest.mark.parametrize("path", ["/metrics", "/ui/data"])
+def test_what_is_told_of_many_queries_is_written_beside_the_event_loop(watched: Running, path: str) -> None:
+    made = "".join(f"CREATE STREAM {path[1]}{number} AS SELECT * FROM s;" for number in range(100))
+    assert ksql(watched.url, made).status_code == 200
+    calls.clear()
+    assert f"CSAS_{path[1].upper()}99" in http.get(f"{watched.url}{path}").text
+    assert calls.total() < 200

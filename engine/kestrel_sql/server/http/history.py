@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kestrel_sql.server.service import Service
+from kestrel_sql.server.service import QueryFigures, Service
 
 EVERY_S = 5.0
 _KEPT = 360
@@ -26,12 +26,11 @@ class History:
     async def sample(self, service: Service) -> None:
         """Take a sample every few seconds, until cancelled."""
         while True:
-            self.take(service)
+            self.take((await asyncio.to_thread(service.figures)).queries)
             await asyncio.sleep(EVERY_S)
 
-    def take(self, service: Service) -> None:
-        """Take a sample, and forget queries that are gone."""
-        queries = service.figures().queries
+    def take(self, queries: Sequence[QueryFigures]) -> None:
+        """Take a sample of queries, and forget those that are gone."""
         for gone in self.points.keys() - {query.id for query in queries}:
             del self.points[gone]
         for query in queries:

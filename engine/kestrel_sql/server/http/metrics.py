@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,7 +19,9 @@ async def metrics(http: HttpRequest) -> Response:
     """Answer `GET /metrics`."""
     context = context_of(http)
     context.access.require(principal_of(http), "read")
-    return Response(generate_latest(registry_of(lambda: _collect(context))), media_type=CONTENT_TYPE_LATEST)
+    # The figures of a thousand queries take 0.1 s to be written.
+    text = await asyncio.to_thread(generate_latest, registry_of(lambda: _collect(context)))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 def _collect(context: Context) -> Iterator[Metric]:

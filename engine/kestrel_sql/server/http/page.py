@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import PurePath
@@ -43,13 +44,14 @@ async def page_data(http: HttpRequest) -> Response:
     context = context_of(http)
     user = principal_of(http)
     context.access.require(user, "read")
-    service = context.service
-    sources = [_source(each) for each in service.sources() if user.may("read", each.name)]
-    figures = asdict(service.figures())
-    history = context.history.of_all()
-    return json_answer(
-        {"history": history, "state": service.state.value, "service": service.service_id, "sources": sources, **figures}
-    )
+    service, history = context.service, context.history.of_all()
+
+    def content() -> Response:
+        sources = [_source(each) for each in service.sources() if user.may("read", each.name)]
+        told = {"state": service.state.value, "service": service.service_id, "sources": sources}
+        return json_answer({"history": history, **told, **asdict(service.figures())})
+
+    return await asyncio.to_thread(content)
 
 
 async def page_plan(http: HttpRequest) -> Response:
