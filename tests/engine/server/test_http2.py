@@ -146,3 +146,13 @@ def test_a_client_that_goes_leaves_nothing(idle: Running, url: str, path: str) -
             for _ in range(20):
                 client.data(asked, b'{"id":1}\n')
     eventually(lambda: sockets() <= before[0] and len(asyncio.all_tasks(loop)) <= before[1], 10)
+
+
+@pytest.mark.rules("R14.2")
+def test_a_client_amid_its_body_when_the_server_ends_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    with sparkless_server() as running:
+        client = socket.create_connection(("127.0.0.1", running.listener.port), timeout=60)
+        client.sendall(b"POST /ksql HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
+        assert ksql(running.url, "SHOW TYPES;").status_code == 200
+    with client:
+        assert not caplog.records
