@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Apply
+from kestrel_sql.dataflow.rows import Apply, Log, Rows
+from kestrel_sql.expressions import columns
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.java.utf16 import without_halves
 from kestrel_sql.operators.operator import Operator, Scope
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import STRING, contains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +190,8 @@ class GraphQuery(Query):
     def stateful(self, made: tuple[Operator, Relation], inputs: tuple[Relation, ...], logger: str) -> Relation:
         """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
         operator, facts = made
+        for each in inputs:
+            self._write_keys(each)
         level = max(each.level for each in inputs)
         lifted = tuple(self.graph.lift(each, level) for each in inputs)
         # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
@@ -195,6 +200,23 @@ class GraphQuery(Query):
         self.graph.levels[level].append(stateful)
         return output
 
+    def _write_keys(self, relation: Relation) -> None:
+        """Give new keys the halves of characters that they have behind a serde: none, unless it writes JSON."""
+        has_strings = any(contains(column.type, lambda part: part == STRING) for column in relation.schema.key)
+        if relation.rekeyed and has_strings and not relation.key_codec.format.format.upper().startswith("JSON"):
+            self.graph.stages[relation.level][relation.number].steps.append(_without_halves)
+
     def sink(self, write: SinkWrite) -> None:
         """Add a sink."""
         self.graph.sinks.append(write)
+
+
+def _without_halves(_: Log, rows: Rows) -> Rows:
+    old_key = None if rows.old_key is None else rows.old_key.changed(_encodable)
+    return replace(rows, key=rows.key.changed(_encodable), old_key=old_key)
+
+
+def _encodable(_: int, values: columns.Column) -> columns.Column | None:
+    if all(value is None or (isinstance(value, str) and value.isascii()) for value in values):
+        return None
+    return [without_halves(value) for value in values]

@@ -9,6 +9,7 @@ from typing import Any
 
 from kestrel_sql.errors import RegistryError, SerdeError
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegistryView
+from kestrel_sql.java.utf16 import encodable
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.types.schema import Column
 
@@ -116,13 +117,13 @@ def failure(message: str, error: Exception) -> SerdeError:
     """Return a SerdeError with the reason and path of `error` in its message; the reason may repeat the value."""
     if isinstance(error, ConversionError):
         at = f", path: ${error.path}"
-        return SerdeError(f"{message}. {error.reason}{at}", public=f"{message}. {_UNFIT}{at}")
+        return SerdeError(encodable(f"{message}. {error.reason}{at}"), public=f"{message}. {_UNFIT}{at}")
     return SerdeError(f"{message}. {describe(error)}", public=f"{message}. {_UNFIT}")
 
 
-def describe(error: Exception) -> str:
-    """Return the message of an error, or the name of its class if the message is empty."""
-    return str(error) or type(error).__name__
+def describe(error: BaseException) -> str:
+    """Return the message of an error, which UTF-8 can hold, or the name of its class if the message is empty."""
+    return encodable(str(error)) or type(error).__name__
 
 
 def causes(error: BaseException) -> list[str]:
@@ -130,6 +131,6 @@ def causes(error: BaseException) -> list[str]:
     messages: list[str] = []
     cause = error.__cause__
     while cause is not None:
-        messages.append(str(cause) or type(cause).__name__)
+        messages.append(describe(cause))
         cause = cause.__cause__
     return messages

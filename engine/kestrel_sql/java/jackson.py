@@ -26,7 +26,6 @@ _MAX_DIGITS = 1_000
 _MAX_EXPONENT = 2**31 - 1
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NUMBER_START = frozenset("-0123456789")
 
 
@@ -148,18 +147,7 @@ def write_json(node: Any, write_number: Callable[[int | Decimal], str] = str) ->
 
 def quote_json(text: str) -> str:
     """Write a string in double quotes, with the escapes it needs."""
-    return (
-        '"'
-        + _ESCAPED.sub(
-            lambda match: _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", replace_lone_surrogates(text)
-        )
-        + '"'
-    )
-
-
-def replace_lone_surrogates(text: str) -> str:
-    """Replace lone surrogates by `?`, as Java does: UTF-8 cannot encode them."""
-    return _SURROGATE.sub("?", text)
+    return '"' + _ESCAPED.sub(lambda match: _SHORT_ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text) + '"'
 
 
 def write_value(value: Any, sql_type: SqlType | None) -> str:

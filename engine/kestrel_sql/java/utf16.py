@@ -1,14 +1,16 @@
 """Strings as Java has them: sequences of UTF-16 units, of which a character beyond U+FFFF has two.
 
 A Python string of units has a surrogate for each half of such a character, so that its length, its positions and its
-order are those of Java.
+order are those of Java. Values are whole: they have surrogates only where the other half is missing (rule U4.9).
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_PASS = "surrogatepass"
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -23,11 +25,26 @@ def _halves(match: re.Match[str]) -> str:
 
 
 def whole(text: str) -> str:
-    """Join the halves of characters; a half without the other one, which no string of Spark holds, becomes `?`."""
-    if text.isascii():
-        return text
-    joined = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-    return joined.encode("utf-8", "replace").decode("utf-8")
+    """Join the halves of characters; a half without the other one stays."""
+    return text if text.isascii() else text.encode("utf-16-be", _PASS).decode("utf-16-be", _PASS)
+
+
+def encodable(text: str) -> str:
+    """Replace each half of a character by `?`, as Java does where it writes UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def without_halves(value: Any) -> Any:
+    """Do `encodable` for each string inside of a value."""
+    match value:
+        case str():
+            return encodable(value)
+        case list():
+            return [without_halves(item) for item in value]
+        case dict():
+            return {without_halves(key): without_halves(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def decode_utf8(data: bytes) -> str:

@@ -25,3 +25,20 @@ from tests.engine.formats.samples import spec
 )
 def test_values(column: str, value: object, text: str) -> None:
     assert encoder(spec("JSON", column))((value,)) == f'{{"A":{text}}}'.encode()
+
+
+@pytest.mark.rules("U4.9")
+@pytest.mark.parametrize("form", ["JSON", "JSON_SR"])
+def test_half_of_a_character_is_an_escape(form: str) -> None:
+    encode = encoder(spec(form, "A STRING, B ARRAY<STRING>, C DECIMAL(4, 2), D STRUCT<X STRING>"))
+    written = encode(("é\ud83d\n", ["\ude00", None, "😀"], Decimal("1.20"), {"X": "\ud83d"}))
+    assert written is not None
+    assert '{"A":"é\\uD83D\\n","B":["\\uDE00",null,"😀"],"C":1.20,"D":{"X":"\\uD83D"}}'.encode() in written
+
+
+@pytest.mark.rules("U4.9")
+@pytest.mark.parametrize("form", ["AVRO", "PROTOBUF", "PROTOBUF_NOSR"])
+def test_half_of_a_character_is_a_question_mark_in_other_formats(form: str) -> None:
+    columns = spec(form, "A STRING, B ARRAY<STRING>, M MAP<STRING, STRING>")
+    row = ("é\ud83d", ["\ude00", "😀"], {"\ud83d": "\ude00"})
+    assert encoder(columns)(row) == encoder(columns)(("é?", ["?", "😀"], {"?": "?"}))

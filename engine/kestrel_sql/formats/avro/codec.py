@@ -13,7 +13,7 @@ import fastavro
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.avro.schema import parse_text, to_connect
 from kestrel_sql.formats.avro.unions import branch_name, branches_of, is_map_entry
-from kestrel_sql.formats.connect.codec import SchemaCodec
+from kestrel_sql.formats.connect.codec import SchemaCodec, replacing_halves
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.formats.serde import ConversionError
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN
@@ -68,7 +68,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
         write_raw(out, parsed, value if value is None or to_raw is None else to_raw(value))
         return out.getvalue()
 
-    return SchemaCodec(connect, read, write)
+    return SchemaCodec(connect, read, replacing_halves(write))
 
 
 def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:

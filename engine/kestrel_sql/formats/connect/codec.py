@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kestrel_sql.formats.connect.schema import ConnectSchema
+from kestrel_sql.java.utf16 import without_halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,18 @@ class SchemaCodec:
     schema: ConnectSchema
     read: Callable[[bytes], Any]
     write: Callable[[Any], bytes]
+
+
+def replacing_halves(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Let `write` write `?` for half of a surrogate pair, which UTF-8 has not, as Java does."""
+
+    def write_utf8(value: Any) -> bytes:
+        try:
+            return write(value)
+        except UnicodeEncodeError:
+            return write(without_halves(value))
+
+    return write_utf8
 
 
 OpenCodec = Callable[[str, Mapping[str, str], str | None], SchemaCodec]

@@ -32,7 +32,7 @@ def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> Schem
         return from_json(json_text.read_exact(body))
 
     def write(value: Any) -> bytes:
-        return orjson.dumps(to_json(value))
+        return json_text.write_fast(to_json(value))
 
     return SchemaCodec(schema, read, write)
 

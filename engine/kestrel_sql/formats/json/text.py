@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ from kestrel_sql.java.numbers import java_double
 MAX_NUMBER_DIGITS = 1000
 """Jackson rejects longer numbers."""
 
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -53,20 +54,7 @@ def read_exact(data: bytes) -> Any:
         value, _ = _DECODER.raw_decode(text, start.end() if start else 0)
     except RecursionError:
         raise ValueError("Document nesting depth exceeds the maximum allowed") from None
-    return _without_surrogates(value) if _SURROGATE.search(text) else value
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Replace lone surrogates by question marks, as Java does when it encodes UTF-8."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode("utf-8")
-        case list():
-            return [_without_surrogates(item) for item in value]
-        case dict():
-            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-        case _:
-            return value
+    return value
 
 
 def read_fast(data: bytes) -> Any:
@@ -81,6 +69,33 @@ def read_fast(data: bytes) -> Any:
         return read_exact(data)
 
 
+def write_fast(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+    """Write what orjson can write; half of a surrogate pair, which is no UTF-8, becomes its escape."""
+    try:
+        return orjson.dumps(value, default, option)
+    except orjson.JSONEncodeError:
+        return _with_escapes(value, default, option)
+
+
+def _with_escapes(value: Any, default: Callable[[Any], Any] | None, option: int | None) -> bytes:
+    match value:
+        case str():
+            return _quoted(value).encode()
+        case Mapping():
+            members = (
+                _quoted(str(key)).encode() + b":" + write_fast(each, default, option) for key, each in value.items()
+            )
+            return b"{" + b",".join(members) + b"}"
+        case Sequence() if not isinstance(value, bytes):
+            return b"[" + b",".join(write_fast(each, default, option) for each in value) + b"]"
+        case _:
+            return orjson.dumps(value, default, option)
+
+
+def _quoted(text: str) -> str:
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04X}", json.dumps(text, ensure_ascii=False))
+
+
 def write_compact(value: Any) -> str:
     """Write a value as compact JSON, its members in their order; BYTES as base64."""
     match value:
@@ -89,9 +104,9 @@ def write_compact(value: Any) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            return _quoted(value)
         case dict():
-            members = (f"{json.dumps(key, ensure_ascii=False)}:{write_compact(item)}" for key, item in value.items())
+            members = (f"{_quoted(key)}:{write_compact(item)}" for key, item in value.items())
             return "{" + ",".join(members) + "}"
         case list():
             return "[" + ",".join(write_compact(item) for item in value) + "]"

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from kestrel_sql.errors import FormatError
+from kestrel_sql.formats.json.text import write_fast
 from kestrel_sql.formats.serde import Encoder, Row, SerdeSpec, guard_encoder
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.schema import Column
@@ -89,14 +90,14 @@ def row_writer(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Row], 
 
         def write_bare(row: Row) -> bytes | None:
             (value,) = row
-            return None if value is None else orjson.dumps(value if only is None else only(value))
+            return None if value is None else write_fast(value if only is None else only(value))
 
         return write_bare
     names = [column.name for column in columns]
     if not any(converters):
 
         def write_plain(row: Row) -> bytes:
-            return orjson.dumps(dict(zip(names, row, strict=True)))
+            return write_fast(dict(zip(names, row, strict=True)))
 
         return write_plain
     plan = list(zip(names, converters, strict=True))
@@ -106,7 +107,7 @@ def row_writer(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Row], 
             name: value if value is None or convert is None else convert(value)
             for (name, convert), value in zip(plan, row, strict=True)
         }
-        return orjson.dumps(members)
+        return write_fast(members)
 
     return write
 

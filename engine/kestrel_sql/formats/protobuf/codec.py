@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message_factory import GetMessageClass
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats.connect.codec import SchemaCodec
+from kestrel_sql.formats.connect.codec import SchemaCodec, replacing_halves
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.protobuf.schema import (
     DECIMAL,
@@ -71,7 +71,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
         data: bytes = target.SerializeToString(deterministic=True)
         return data
 
-    return SchemaCodec(connect, read, write)
+    return SchemaCodec(connect, read, replacing_halves(write))
 
 
 def _message_reader(message: Any, wrappers: Wrappers) -> Convert:

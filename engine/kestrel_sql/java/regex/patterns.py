@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, reduce
 
 from kestrel_sql.java.regex import character_classes as sets
+from kestrel_sql.java.utf16 import whole
 
 _BREAKS = r"\n\r\x85\u2028\u2029"
 _LINE_END = rf"\r\n|[{_BREAKS}]"
@@ -46,6 +47,7 @@ _ALIASES: Mapping[str, str] = {
     "IsPunctuation": "P",
 }
 _PLAIN = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "a": r"\a", "e": r"\x1b"}
+_LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _REPEAT = re.compile(r"\{\d+(,\d*)?\}")
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 
@@ -323,7 +325,12 @@ class _Translator:
             raise BadPatternError(f"illegal escape \\{kind}")
         self.at = match.end()
         text = next(group for group in match.groups() if group is not None)
-        return ord(text) ^ 64 if kind == "c" else int(text, 8 if kind == "0" else 16)
+        code = ord(text) ^ 64 if kind == "c" else int(text, 8 if kind == "0" else 16)
+        low = _LOW_HALF.match(self.pattern, self.at) if kind == "u" and 0xD800 <= code < 0xDC00 else None
+        if low is None:
+            return code
+        self.at = low.end()
+        return ord(whole(chr(code) + chr(int(low[1], 16))))
 
     def character_class(self) -> str:
         members, negated = self.class_body()

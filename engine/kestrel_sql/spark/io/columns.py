@@ -71,10 +71,15 @@ def to_array(values: Sequence[Any], column: Column) -> pa.Array:
     """
     convert, kind = to_arrow_value(column.type), to_arrow(column.type)
     given = values if convert is None else [convert(value) for value in values]
+    return array_of(given, kind)
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Make an array of values in the form that Arrow takes."""
     try:
-        return pa.array(given, type=kind)
+        return pa.array(values, type=kind)
     except UnicodeEncodeError:
-        return _with_halves(given, kind)
+        return _with_halves(values, kind)
 
 
 def _with_halves(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

@@ -5,7 +5,7 @@ Whole batches with a bulk codec where the format has one, or else record by reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainErr
 from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
 from kestrel_sql.formats.table import decoder, encoder
-from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.columns import array_of, to_list
 from kestrel_sql.spark.types import is_carried, to_arrow
-from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
+from kestrel_sql.spark.values import to_arrow_value
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
@@ -119,7 +119,7 @@ class SerdeReader:
         turned = turned or [()] * len(self._types)
         plan = zip(turned, self._to_arrow, self._types, strict=True)
         return [
-            pa.array(values if convert is None else [convert(v) for v in values], type=kind)
+            array_of(values if convert is None else [convert(v) for v in values], kind)
             for values, convert, kind in plan
         ]
 
@@ -164,7 +164,6 @@ class SerdeWriter:
 
     def __init__(self, spec: SerdeSpec) -> None:
         types = [to_arrow(column.type) for column in spec.columns]
-        self._from_arrow = [from_arrow_value(column.type) for column in spec.columns]
         self._one: Encoder = encoder(spec)
         self._many: BulkEncoder | None = None if _has_carried(spec) else bulk_encoder(spec, types)
         self._trust = _Trust()
@@ -212,10 +211,7 @@ class SerdeWriter:
         return pa.array(found, type=pa.binary()), errors
 
     def _rows(self, arrays: Sequence[pa.Array], count: int) -> list[Row]:
-        if not self._from_arrow:
-            return [()] * count
-        columns = [_values(array, convert) for array, convert in zip(arrays, self._from_arrow, strict=True)]
-        return list(zip(*columns, strict=True))
+        return list(zip(*map(to_list, arrays), strict=True)) if arrays else [()] * count
 
 
 def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | None:
@@ -226,9 +222,3 @@ def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | 
         return many(arrays)
     except (NotPlainError, pa.ArrowException):
         return None
-
-
-def _values(array: pa.Array, convert: Callable[[Any], Any] | None) -> list[Any]:
-    if convert is None:
-        return to_list(array)
-    return [convert(value) for value in array.to_pylist()]

@@ -18,7 +18,7 @@ from kestrel_sql.formats.windowed_columns import join_all
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.columns import to_list, to_rows
 from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
 
 
@@ -48,12 +48,13 @@ class SinkWriter:
             keys, wrong_windows = _with_windows(keys, starts, ends, self.sink.window)
             wrong_keys = {**wrong_windows, **wrong_keys}
         values, wrong_values = _encoded(self._value, parts["v"])
-        log = {at: self._entry(error, parts["v"][at]) for at, error in {**wrong_values, **wrong_keys}.items()}
+        log = {at: self._entry(error, parts["v"].slice(at, 1)) for at, error in {**wrong_values, **wrong_keys}.items()}
         return Written(keys, values, log)
 
-    def _entry(self, error: SerdeError, row: pa.StructScalar) -> dict[str, Any]:
+    def _entry(self, error: SerdeError, rows: pa.StructArray) -> dict[str, Any]:
         kind = PROCESSING if self.sink.guarded else FATAL
-        record = json_row(row.as_py().values()) if self.sink.logs_rows and row.is_valid else None
+        (row,) = to_rows(rows)
+        record = json_row(row) if self.sink.logs_rows and row is not None else None
         return failed(kind, f"{self.sink.logger}.serializer", str(error), error, record)
 
 

@@ -8,6 +8,7 @@ from math import log
 from typing import Any
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate
+from kestrel_sql.java.utf16 import encodable
 from kestrel_sql.types.sql_types import INTEGER, Array
 
 _REGISTER_BITS = 14
@@ -23,7 +24,7 @@ def _canonical_text(value: Any) -> str:
 
     So bytes are equal if they have the same length, and items are not told from their text.
     """
-    return repr(value) if isinstance(value, str) else _text(value)
+    return repr(encodable(value)) if isinstance(value, str) else encodable(_text(value))
 
 
 def _text(value: Any) -> str:
@@ -37,7 +38,7 @@ def _text(value: Any) -> str:
 
 
 def _hash(value: Any) -> int:
-    return int.from_bytes(blake2b(_canonical_text(value).encode("utf-8", "surrogatepass"), digest_size=8).digest())
+    return int.from_bytes(blake2b(_canonical_text(value).encode(), digest_size=8).digest())
 
 
 def _register_and_rank(hash_: int) -> tuple[int, int]:

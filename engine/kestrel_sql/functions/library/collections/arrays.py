@@ -10,6 +10,7 @@ from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.functions.values.equality import distinct, equality_key, sort_key
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
 from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.java.utf16 import whole
 from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 Items = list[Any] | None
@@ -108,7 +109,7 @@ def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> s
         return None
     if (not _is_ordered(types) or item in _NO_TEXT) and any(each is not None for each in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
-    return (delimiter or "").join([java_text(each, item) for each in items])
+    return whole((delimiter or "").join([java_text(each, item) for each in items]))
 
 
 @scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY)

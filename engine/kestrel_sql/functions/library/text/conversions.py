@@ -41,7 +41,7 @@ _DECODERS: dict[str, Callable[[bytes], str]] = {
 }
 _ENCODERS: dict[str, Callable[[str], bytes]] = {
     "hex": _plain_hex,
-    "utf8": lambda value: value.encode("utf-8"),
+    "utf8": lambda value: value.encode("utf-8", "replace"),
     "ascii": lambda value: value.encode("ascii", "replace"),
     "base64": decode_base64,
 }
@@ -94,7 +94,7 @@ def chr_code(code: int) -> str | None:
 
     Example: CHR(75) -> 'K'
     """
-    return whole(chr(code)) if 0 <= code <= 0x10FFFF else None
+    return chr(code) if 0 <= code <= 0x10FFFF else None
 
 
 @scalar("(utf16Code STRING) -> STRING", name="CHR", display_name="Chr")

@@ -12,7 +12,6 @@ from kestrel_sql.java.jackson import (
     MISSING,
     parse_json,
     read_items,
-    replace_lone_surrogates,
     skip_whitespace,
     write_json,
     write_value,
@@ -50,7 +49,7 @@ def _step(node: Any, token: str) -> Any:
 
 
 def _json_text(node: Any) -> str:
-    return replace_lone_surrogates(node) if isinstance(node, str) else write_json(node)
+    return node if isinstance(node, str) else write_json(node)
 
 
 @scalar("(input STRING) -> BOOLEAN", nulls=Nulls.BODY)
@@ -164,7 +163,7 @@ def json_keys(json: str) -> list[str] | None:
     Example: JSON_KEYS('{"b": 1, "a": {"c": 2}}') -> ARRAY['b', 'a']
     """
     node = parse_json(json)
-    return [replace_lone_surrogates(key) for key in node] if isinstance(node, dict) else None
+    return list(node) if isinstance(node, dict) else None
 
 
 @scalar("(jsonObj STRING) -> MAP<STRING, STRING>")
@@ -178,7 +177,7 @@ def json_records(json: str) -> dict[str, str] | None:
     node = parse_json(json)
     if not isinstance(node, dict):
         return None
-    return {replace_lone_surrogates(key): _json_text(node[key]) for key in java_hash_order(node, len(node))}
+    return {key: _json_text(node[key]) for key in java_hash_order(node, len(node))}
 
 
 @scalar("(input T) -> STRING", nulls=Nulls.BODY, with_types=True)

@@ -17,7 +17,7 @@ def concat(*parts: str | None) -> str:
 
     Example: CONCAT('a', NULL, 'b') -> 'ab'
     """
-    return "".join([part for part in parts if part is not None])
+    return whole("".join([part for part in parts if part is not None]))
 
 
 @scalar("(inputs BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
@@ -37,12 +37,13 @@ def _separated(parts: tuple[Any, ...]) -> Any:
 
 
 @scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
-def concat_ws(*parts: str | None) -> Any:
+def concat_ws(*parts: str | None) -> str | None:
     """Join strings with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
     Example: CONCAT_WS('-', 'a', NULL, 'b') -> 'a-b'
     """
-    return _separated(parts)
+    joined = _separated(parts)
+    return None if joined is None else whole(joined)
 
 
 @scalar("(inputs BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
@@ -120,7 +121,9 @@ def instr(text: str | None, part: str | None, position: int | None = 1, occurren
     if position == 0 or abs(position) > len(value):
         return 0
     if position < 0:
-        return _last_ordinal(value[: len(value) + position + 1], wanted, occurrence) + 1
+        # ksqlDB searches in the reversed string, in which a character keeps the order of its halves.
+        at = _ordinal(units(text[::-1]), units(part[::-1]), -position - 1, occurrence)
+        return 0 if at < 0 else len(value) - at - len(wanted) + 1
     return _ordinal(value, wanted, position - 1, occurrence) + 1
 
 
@@ -131,17 +134,6 @@ def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
         if at < 0:
             return -1
     return at if occurrence > 0 else -1
-
-
-def _last_ordinal(value: str, part: str, occurrence: int) -> int:
-    end = len(value) + len(part)
-    at = -1
-    for _ in range(occurrence):
-        at = value.rfind(part, 0, end)
-        if at < 0:
-            return -1
-        end = at + len(part) - 1
-    return at
 
 
 @scalar("(input STRING) -> STRING", display_name="lcase")
@@ -281,8 +273,9 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
     """
     if value is None or not entry_delimiter or not kv_delimiter or entry_delimiter == kv_delimiter:
         return None
-    entries = (entry.split(kv_delimiter) for entry in value.split(entry_delimiter) if entry)
-    return {entry[0]: entry[1] for entry in entries if len(entry) > 1}
+    pair = units(kv_delimiter)
+    entries = (entry.split(pair) for entry in units(value).split(units(entry_delimiter)) if entry)
+    return {whole(entry[0]): whole(entry[1]) for entry in entries if len(entry) > 1}
 
 
 @scalar(
@@ -320,4 +313,4 @@ def md5(value: str) -> str:
 
     Example: MD5('abc') -> '900150983cd24fb0d6963f7d28e17f72'
     """
-    return hashlib.md5(value.encode(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(value.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()
