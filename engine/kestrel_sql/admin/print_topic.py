@@ -11,6 +11,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import SerdeError, StatementError
 from kestrel_sql.formats.json.text import write_compact
 from kestrel_sql.formats.serde import Side
+from kestrel_sql.java.utf16 import encodable
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
@@ -69,7 +70,7 @@ def _text(record: Record, side: Side, source: Source | None, view: EngineView) -
 def _shown(value: Any) -> str:
     """Write a string without quotes, any other value as JSON with bytes in base64."""
     plain = _plain(value)
-    return plain if isinstance(plain, str) else write_compact(plain)
+    return encodable(plain) if isinstance(plain, str) else write_compact(plain)
 
 
 def _plain(value: Any) -> Any:

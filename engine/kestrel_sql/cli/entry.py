@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -10,6 +11,9 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the command with the arguments of the process, and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A string may hold half of a surrogate pair, which no encoding has.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         from kestrel_sql.cli.main import main as run
 

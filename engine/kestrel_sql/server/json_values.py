@@ -12,6 +12,7 @@ import orjson
 
 from kestrel_sql.admin.readable import readable
 from kestrel_sql.errors import TypeMismatchError
+from kestrel_sql.formats.json.text import write_fast
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
@@ -21,7 +22,7 @@ _RANGES = {t.INTEGER: 1 << 31, t.BIGINT: 1 << 63}
 
 def write_json(value: Any) -> bytes:
     """Write JSON as Jackson does: decimals with all their digits, bytes in base64, numbers that are none as text."""
-    return orjson.dumps(value, default=_default, option=orjson.OPT_NON_STR_KEYS)
+    return write_fast(value, _default, orjson.OPT_NON_STR_KEYS)
 
 
 def _default(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 
@@ -13,6 +14,9 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Run the command with the arguments of the process, and return its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A string may hold half of a surrogate pair, which no encoding has.
+        sys.stdout.reconfigure(errors="backslashreplace")
     # Imports make many objects that stay; looking through them for garbage takes a tenth of the time.
     gc.disable()
     try:

@@ -14,7 +14,7 @@ from kestrel_sql.server.http.queries import row_chunks
 from kestrel_sql.server.serving.pulled import PulledRows
 from kestrel_sql.sql.parse.parser import parse_script
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import INTEGER
+from kestrel_sql.types.sql_types import INTEGER, STRING
 
 
 def chunks(framing: Framing, kind: QueryKind, last: bytes) -> list[bytes]:
@@ -57,3 +57,10 @@ def test_the_limit_of_a_websocket_counts_no_tombstones(limit: int | None, shown:
 
     _, *found = asyncio.run(collected())
     assert [json.loads(text)["row"]["columns"][0] for text in found] == shown
+
+
+@pytest.mark.rules("U4.9")
+@pytest.mark.parametrize("framing", [Framing.DELIMITED, Framing.JSON, Framing.OBJECTS])
+def test_half_of_a_character_is_an_escape_in_rows(framing: Framing) -> None:
+    rows = PulledRows("q", (Column("A", STRING),), QueryKind.PULL_TABLE, False, {}, [])
+    assert b"\\uD83D" in frame_of(framing, rows, b"").rows([Row(("\ud83d",), False)])

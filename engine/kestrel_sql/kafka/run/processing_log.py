@@ -36,7 +36,7 @@ class LogWriter:
             )
         self._refused.clear()
         for entry in entries:
-            self._send(json.dumps(shape(entry), ensure_ascii=False).encode())
+            self._send(json.dumps(shape(entry), ensure_ascii=False).encode("utf-8", "replace"))
         left = self._producer.flush(_FLUSH_S)
         lost = len(self._refused) + left
         if lost:
