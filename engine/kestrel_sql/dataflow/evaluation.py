@@ -13,6 +13,7 @@ from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures,
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.expressions.user_calls import UserFunctionError
+from kestrel_sql.formats.serde import describe
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import Step
@@ -36,7 +37,7 @@ class StepLog:
         self, log: Log, rows: Rows, at: int, message: str, error: Exception | None = None, kind: int = PROCESSING
     ) -> None:
         """Log that a row failed; of errors only those of a user's function are named as the cause."""
-        cause = (str(error),) if isinstance(error, UserFunctionError) else ()
+        cause = (describe(error),) if isinstance(error, UserFunctionError) else ()
         shown = None
         if self.logs_rows and rows.value.has(at):
             shown = json_row(cells.values()[at] for cells in rows.value.cells)
