@@ -90,7 +90,10 @@ def _with_halves(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(data, pa.binary()).view(kind)
     if pa.types.is_struct(kind):
         rows = [value or {} for value in values]
-        children = [_with_halves([row.get(field.name) for row in rows], field.type) for field in kind]
+        children = [
+            _with_halves([row[at] if isinstance(row, tuple) else row.get(field.name) for row in rows], field.type)
+            for at, field in enumerate(kind)
+        ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=missing)
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         items = [each for value in values for each in value or ()]

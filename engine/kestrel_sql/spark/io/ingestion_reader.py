@@ -11,6 +11,7 @@ from kestrel_sql.dataflow.ingestion import Message, message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.spark.envelope import struct_field
+from kestrel_sql.spark.io.columns import array_of
 from kestrel_sql.spark.io.source_reader import Read
 from kestrel_sql.spark.values import row_converter, to_arrow_value
 
@@ -34,7 +35,7 @@ class IngestionReader:
         structs = [self._struct(message, row) for message, row in zip(messages, rows, strict=True)]
         nothing = pa.nulls(len(rows), pa.int64())
         return Read(
-            pa.array(structs, type=self._type),
+            array_of(structs, self._type),
             nothing,
             nothing,
             {

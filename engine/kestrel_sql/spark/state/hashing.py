@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.formats.bulk.codec import buffers_of
-from kestrel_sql.spark.io.columns import to_list
+from kestrel_sql.spark.io.columns import array_of, to_list
 from kestrel_sql.spark.types import is_carried, to_arrow
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
@@ -67,7 +67,7 @@ def can_hash(columns: Sequence[Column]) -> bool:
 
 def hash_row(values: Sequence[object], columns: Sequence[Column]) -> int:
     """Hash one row."""
-    arrays = [pa.array([value], to_arrow(column.type)) for value, column in zip(values, columns, strict=True)]
+    arrays = [array_of([value], to_arrow(column.type)) for value, column in zip(values, columns, strict=True)]
     return int(hash_rows(arrays, columns)[0])
 
 
@@ -109,7 +109,7 @@ def _of_value(value: Any, kind: t.SqlType, seed: int) -> int:
                 return _of_value(unscaled, t.BIGINT, seed)
             return _of_value(unscaled.to_bytes(_java_length(unscaled), "big", signed=True), t.BYTES, seed)
         case _:
-            return int(_hashed(pa.array([value], to_arrow(kind)), kind, np.array([seed], dtype=np.uint32))[0])
+            return int(_hashed(array_of([value], to_arrow(kind)), kind, np.array([seed], dtype=np.uint32))[0])
 
 
 def _java_length(number: int) -> int:

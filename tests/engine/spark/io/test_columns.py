@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.spark.io import columns
-from kestrel_sql.spark.io.columns import from_rows, rows_at, to_list, to_ordinals, to_rows, values_at
+from kestrel_sql.spark.io.columns import array_of, from_rows, rows_at, to_list, to_ordinals, to_rows, values_at
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 
@@ -123,3 +123,15 @@ def test_values_at_indices_are_those_that_arrow_takes(column: pa.Array, offset: 
 def test_consecutive_rows_are_not_copied() -> None:
     rows = pa.RecordBatch.from_pydict({"a": [1, 2, 3, 4]})
     assert rows_at(rows, np.array([1, 2])).column(0).buffers()[1].address == rows.column(0).buffers()[1].address
+
+
+@pytest.mark.rules("U4.9")
+def test_half_of_a_character_survives_in_rows_and_dicts() -> None:
+    row = pa.struct([("A", pa.string()), ("B", pa.list_(pa.string())), ("M", pa.map_(pa.string(), pa.int32()))])
+    kind = pa.struct([("k", pa.string()), ("v", row)])
+    values = [{"k": "\ud83d", "v": ("a\ude00", ["\ud83d", None, "😀"], [("\ude00", 1)])}, None, {"k": None, "v": None}]
+    assert to_list(array_of(values, kind)) == [
+        {"k": "\ud83d", "v": {"A": "a\ude00", "B": ["\ud83d", None, "😀"], "M": {"\ude00": 1}}},
+        None,
+        {"k": None, "v": None},
+    ]
