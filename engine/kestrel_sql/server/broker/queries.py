@@ -119,7 +119,7 @@ class BrokerQueries:
             session=self.session,
             folder=self.folder,
             offsets=self.offsets,
-            broker=f"the broker {self.settings.config.servers}",
+            broker="the broker",
             say=_log.warning,
             absences=Absences(_log.warning),
         )
