@@ -18,7 +18,7 @@ from kestrel_sql.kafka.connector.store import open_store_alone
 from kestrel_sql.kafka.run import manifest, rescaling
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.spark.state.checkpoint_path import StorePath
-from kestrel_sql.spark.stored import rescale
+from kestrel_sql.spark.state_tools import rescale
 
 STEPS = ("put", "prove", "switch", "remove", "end")
 """Before the copy is put on the store, it is proved, the manifest names it, and the old states go; and after that."""

@@ -15,7 +15,7 @@ from kestrel_sql.cli.main import main
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, open_store
-from kestrel_sql.spark.stored.summary import as_document, summarise
+from kestrel_sql.spark.state_tools.summary import as_document, summarise
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, read
 from tests.kafka.stored import APP, EARLIEST, KEYS, records

@@ -33,7 +33,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config, check_property, is_known
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits

@@ -25,10 +25,10 @@ from kestrel_sql.kafka.run.run import StoreUri
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.operators.operator import Key, Value, Window
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
-from kestrel_sql.spark.stored.difference import Difference, differences
-from kestrel_sql.spark.stored.parquet import export_query
-from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
-from kestrel_sql.spark.stored.summary import StepSummary, as_document, summarise
+from kestrel_sql.spark.state_tools.difference import Difference, differences
+from kestrel_sql.spark.state_tools.parquet import export_query
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
+from kestrel_sql.spark.state_tools.summary import StepSummary, as_document, summarise
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, INTEGER, STRING, TIMESTAMP
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kestrel_sql.dataflow.demand import unread_table
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.queryable import build_queryable
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.dataflow.unused_old_rows import unread_table
 from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.registry import Registry

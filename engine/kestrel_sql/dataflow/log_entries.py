@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.formats.json.text import write_compact
 from kestrel_sql.formats.serde import causes, describe
-from kestrel_sql.operators.late import Late
+from kestrel_sql.operators.late_rows import Late
 from kestrel_sql.topics.records import LogEntry
 
 DESERIALIZATION, PROCESSING, PRODUCTION, SERIALIZATION, FATAL, LATE = range(6)

@@ -11,7 +11,7 @@ from kestrel_sql.dataflow.log_entries import FATAL, late_entry
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Entry, Listed, Ordinal, Output, Part, Rows
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.late import Late, note_row, take
+from kestrel_sql.operators.late_rows import Late, note_row, take
 from kestrel_sql.operators.operator import Key, PacksState, Row, Scope, State
 from kestrel_sql.operators.operator import Output as Result
 from kestrel_sql.operators.state_codec import bucket_rows, dump_state, load_state

@@ -16,7 +16,7 @@ from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.opening import checkpoint_errors, open_checkpoint
 from kestrel_sql.kafka.run.run import StoreUri
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.server.broker.backend import BrokerBackend, BrokerEngineSettings
 from kestrel_sql.server.http.app import build_app
 from kestrel_sql.server.http.bodies import Limits

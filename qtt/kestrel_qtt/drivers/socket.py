@@ -32,7 +32,7 @@ from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.formats.protobuf.schema import load
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink import task
 from kestrel_sql.kafka.sink.task import Job, Share

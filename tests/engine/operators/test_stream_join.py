@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
-from kestrel_sql.operators.late import note_row, take
+from kestrel_sql.operators.late_rows import note_row, take
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay

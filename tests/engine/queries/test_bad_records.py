@@ -10,7 +10,7 @@ import pytest
 from kestrel_sql.dataflow.log_entries import late_entry, log_entry
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
-from kestrel_sql.operators.late import Late
+from kestrel_sql.operators.late_rows import Late
 from kestrel_sql.queries.bad_records import TRANSIENT, BadLimit, BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.processing_log import shape

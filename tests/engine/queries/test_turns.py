@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.queries.running import Turn
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.topics.records import Record

@@ -13,7 +13,7 @@ from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived, StreamEnded, StreamReset
 
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
 from kestrel_sql.session.session import Session

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MissingRegistry
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.server import errors
 from kestrel_sql.server.http.app import ROUTES
 from kestrel_sql.server.open import ServerSettings, memory_server

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kestrel_sql.queries.transient import Row, plan_query
-from kestrel_sql.server.broker.pushes import BrokerPush
+from kestrel_sql.server.broker.push_queries import BrokerPush
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.open import Running
 from kestrel_sql.server.serving.subscribers import Subscriber

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.connector.rehearsal import rehearse
+from kestrel_sql.kafka.connector.warm_up import rehearse
 from kestrel_sql.spark.runtime.class_archive import TRIED, archive_path, make_base, making_options
 from kestrel_sql.spark.runtime.environment import prepare_environment
 from kestrel_sql.spark.runtime.session import open_session

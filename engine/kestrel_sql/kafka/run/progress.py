@@ -10,7 +10,7 @@ from typing import Any
 
 from kestrel_sql.kafka.client.offsets import from_members
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.source.counted import records_of
+from kestrel_sql.kafka.source.batch_counts import records_of
 from kestrel_sql.queries.bad_records import count_of
 
 

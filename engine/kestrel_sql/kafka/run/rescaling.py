@@ -14,7 +14,7 @@ from kestrel_sql.kafka.run.layout import MANIFEST, RESCALED
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, remove_folder
-from kestrel_sql.spark.stored.rescale import Rescaled, rescale
+from kestrel_sql.spark.state_tools.rescale import Rescaled, rescale
 
 
 def rescale_checkpoint(

@@ -10,7 +10,7 @@ from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
-from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, open_stored
 
 
 def stored_queries(folder: CheckpointPath, functions: Registry, wanted: str | None = None) -> list[StoredQuery]:

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame
 from kestrel_sql.dataflow.log_entries import log_entry
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
 from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share, entries_only

@@ -16,8 +16,8 @@ from confluent_kafka import KafkaException
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kestrel_sql.kafka.client.acls import needed
+from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.kept import Kept
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.distribute import merged
 from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer

@@ -17,7 +17,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.functions import sum as total
 
 from kestrel_sql.kafka.client.offsets import to_json
-from kestrel_sql.kafka.source.counted import READ
+from kestrel_sql.kafka.source.batch_counts import READ
 from kestrel_sql.kafka.source.merged_source import RECORDS, SourceSpec, merged_source
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1

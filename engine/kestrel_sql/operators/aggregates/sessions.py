@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, merge, new_group, result
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
 
@@ -64,7 +64,7 @@ class SessionWindowAggregate:
         start = min([row.timestamp, *(session[START] for session in merged)])
         end = max([row.timestamp, *(session[END] for session in merged)])
         if end < close:
-            late.note(state, row.timestamp, (start, end), self.grace_ms, close + self.gap_ms + self.grace_ms)
+            late_rows.note(state, row.timestamp, (start, end), self.grace_ms, close + self.gap_ms + self.grace_ms)
             return []
         outputs: list[Output] = []
         if start != end and not self.final:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, with_shared
 from kestrel_sql.operators.group import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
@@ -48,7 +48,7 @@ class TimeWindowAggregate:
         outputs: list[Output] = []
         starts = self._starts(row.timestamp)
         if starts and starts[0] + self.size_ms <= close:
-            late.note(state, row.timestamp, (starts[0], starts[0] + self.size_ms), self.grace_ms, time)
+            late_rows.note(state, row.timestamp, (starts[0], starts[0] + self.size_ms), self.grace_ms, time)
         for start in starts:
             if start + self.size_ms > close:
                 self._update(start, row, row.key, row.value, state, outputs)

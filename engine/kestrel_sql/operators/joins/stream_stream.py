@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins import pending_rows as pending
 from kestrel_sql.operators.joins.joined_row import outer_sides, pair
@@ -77,7 +77,7 @@ class StreamStreamJoin:
         """
         before, after = self.bounds(side)
         grace = self.retention_ms - self.before_ms - self.after_ms
-        late.note(state, timestamp, (timestamp - before, timestamp + after), grace, newest, count)
+        late_rows.note(state, timestamp, (timestamp - before, timestamp + after), grace, newest, count)
 
     def rank(self, side: int) -> int:
         """The list of pending rows of a side: 1 for the left side of the join as built, 0 for the right side."""

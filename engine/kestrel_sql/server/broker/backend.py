@@ -19,7 +19,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
-from kestrel_sql.kafka.connector.rehearsal import rehearse
+from kestrel_sql.kafka.connector.warm_up import rehearse
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
@@ -31,11 +31,11 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.key_lookup import key_lookup
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.broker.adoption import Adoption, check_adoption
-from kestrel_sql.server.broker.asking import BrokerAsking
 from kestrel_sql.server.broker.command_topic import Command, CommandTopic
 from kestrel_sql.server.broker.printing import printed_lines
 from kestrel_sql.server.broker.producing import RowProducer
-from kestrel_sql.server.broker.pushes import BrokerPushes, Place
+from kestrel_sql.server.broker.pull_queries import BrokerAsking
+from kestrel_sql.server.broker.push_queries import BrokerPushes, Place
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
 from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, replayed, terminated_sinks

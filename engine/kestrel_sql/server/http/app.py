@@ -17,11 +17,11 @@ from starlette.types import ASGIApp
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.server.errors import ApiError, api_error, internal_error
-from kestrel_sql.server.http import inserts, metrics, page, queries, small, statements, websocket
+from kestrel_sql.server.http import info_endpoints, inserts, metrics, page, queries, statements, websocket
 from kestrel_sql.server.http.answers import error_answer
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.framing import JSON, QUERY, negotiate
-from kestrel_sql.server.http.unread import ReadBodies
+from kestrel_sql.server.http.unread_bodies import ReadBodies
 from kestrel_sql.server.security.gate import Authenticate, Gate
 
 _log = logging.getLogger(__name__)
@@ -41,25 +41,25 @@ def _json(endpoint: _Endpoint) -> _Endpoint:
 
 
 ROUTES: tuple[BaseRoute, ...] = (
-    Route("/", small.root),
+    Route("/", info_endpoints.root),
     Route("/ksql", _json(statements.ksql), methods=["POST"]),
     Route("/ksql/terminate", _json(statements.terminate), methods=["POST"]),
     Route("/query", queries.query, methods=["POST"]),
     Route("/query-stream", queries.query_stream, methods=["POST"]),
     Route("/inserts-stream", inserts.inserts_stream, methods=["POST"]),
     Route("/close-query", queries.close_query, methods=["POST"]),
-    Route("/info", _json(small.info)),
-    Route("/healthcheck", _json(small.healthcheck)),
-    Route("/clusterStatus", _json(small.cluster_status)),
-    Route("/heartbeat", small.refuse_internal, methods=["POST"]),
-    Route("/lag", small.refuse_internal, methods=["POST"]),
-    Route("/v1/metadata", small.metadata),
-    Route("/v1/metadata/id", small.metadata_id),
+    Route("/info", _json(info_endpoints.info)),
+    Route("/healthcheck", _json(info_endpoints.healthcheck)),
+    Route("/clusterStatus", _json(info_endpoints.cluster_status)),
+    Route("/heartbeat", info_endpoints.refuse_internal, methods=["POST"]),
+    Route("/lag", info_endpoints.refuse_internal, methods=["POST"]),
+    Route("/v1/metadata", info_endpoints.metadata),
+    Route("/v1/metadata/id", info_endpoints.metadata_id),
     Route("/status", _json(statements.statuses)),
     Route("/status/{command:path}", _json(statements.status)),
-    Route("/is_valid_property/{name}", _json(small.is_valid_property)),
-    Route("/chc/ready", small.alive),
-    Route("/chc/live", small.alive),
+    Route("/is_valid_property/{name}", _json(info_endpoints.is_valid_property)),
+    Route("/chc/ready", info_endpoints.alive),
+    Route("/chc/live", info_endpoints.alive),
     Route("/metrics", metrics.metrics),
     Route("/ui", page.page),
     Route("/ui/data", page.page_data),

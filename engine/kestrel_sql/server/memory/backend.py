@@ -8,12 +8,12 @@ from concurrent.futures import Future
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import ServedEngine
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.entities.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
-from kestrel_sql.server.memory.pushes import Pushes
-from kestrel_sql.server.memory.turns import Turns
+from kestrel_sql.server.memory.push_queries import Pushes
+from kestrel_sql.server.memory.query_turns import Turns
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written

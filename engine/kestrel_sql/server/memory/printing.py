@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from kestrel_sql.admin.print_topic import printed_source
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.server.serving.printed import format_lines, print_line
+from kestrel_sql.server.serving.print_lines import format_lines, print_line
 from kestrel_sql.sql.nodes.admin import PrintTopic
 
 _LOOK_S = 0.1

@@ -22,7 +22,7 @@ from kestrel_sql.server.serving.backend import Backend
 from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
-from kestrel_sql.server.serving.pulled import PulledRows
+from kestrel_sql.server.serving.pull_stream import PulledRows
 from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement

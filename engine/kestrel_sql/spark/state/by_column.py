@@ -13,7 +13,7 @@ import pyarrow as pa
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
@@ -300,8 +300,8 @@ class ColumnWindows(ColumnAggregate):
         if len(found):
             at = int(found[0])
             window = int(starts[at]), int(starts[at]) + size
-            late.note(state, int(times[at]), window, grace, int(now[at]), len(found))
-            late.note_row(state, rows.slice, at, 1)
+            late_rows.note(state, int(times[at]), window, grace, int(now[at]), len(found))
+            late_rows.note_row(state, rows.slice, at, 1)
 
     def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
         windows = [groups_of(start, state) for start in shares.names]

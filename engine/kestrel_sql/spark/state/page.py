@@ -14,7 +14,7 @@ from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.late import Late, note_row, take
+from kestrel_sql.operators.late_rows import Late, note_row, take
 from kestrel_sql.operators.operator import Output, PacksState, Row, Scope
 from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY, struct_column

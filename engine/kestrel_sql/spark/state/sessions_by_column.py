@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, greatest
 from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session, SessionWindowAggregate
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
@@ -177,7 +177,7 @@ class ColumnSessions(ColumnAggregate):
                 state["newest"] = int(now[cause - 1]) if cause else state["newest"]
             row = Row(0, key, value, int(times[cause]))
             own = self._sessions.update(row, key or (), value or (), int(now[cause]) - closed, state)
-            late.note_row(state, rows.slice, cause, 1)
+            late_rows.note_row(state, rows.slice, cause, 1)
             outputs += own
             causes += [cause] * len(own)
             positions += range(len(own))

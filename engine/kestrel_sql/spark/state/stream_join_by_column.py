@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.operators import late
+from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.joins import buffered_rows as buffered
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.number_columns import Numbers
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.io.columns import from_rows, to_rows
 from kestrel_sql.spark.state.column_rows import FAR_MS, InOrder, are_near, valid
+from kestrel_sql.spark.state.interval_matches import Arrived, Meetable, chunks, expanded
 from kestrel_sql.spark.state.keyed_columns import KeyedColumns, fits
 from kestrel_sql.spark.state.table_versions import KeyedRows
-from kestrel_sql.spark.state.time_matches import Arrived, Meetable, chunks, expanded
 from kestrel_sql.spark.state.waiting_rows import Waiting, waiting_rows
 from kestrel_sql.sql.nodes.statements import JoinType
 
@@ -163,7 +163,7 @@ class ColumnStreamJoin(KeyedColumns):
             at = found[0]
             newest = int(oldest[at]) + self._operator.retention_ms - 1
             self._operator.note_late(state, int(arrived.sides[at]), int(arrived.times[at]), newest, len(found))
-            late.note_row(state, rows.given.slice, int(rows.order[at]), 1)
+            late_rows.note_row(state, rows.given.slice, int(rows.order[at]), 1)
 
 
 def column_stream_join(stateful: Stateful, made: pa.Schema) -> ColumnStreamJoin | None:

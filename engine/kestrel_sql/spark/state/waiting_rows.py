@@ -16,8 +16,8 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import Key, Row, State, Value
 from kestrel_sql.spark.io.columns import to_list, to_rows
+from kestrel_sql.spark.state.interval_matches import Arrived, Meetable
 from kestrel_sql.spark.state.table_versions import KeyedRows
-from kestrel_sql.spark.state.time_matches import Arrived, Meetable
 
 
 @dataclass(frozen=True, slots=True)

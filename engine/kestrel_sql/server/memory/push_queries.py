@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.served import PushQuery, ServedEngine
+from kestrel_sql.queries.served_engine import PushQuery, ServedEngine
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
 from kestrel_sql.server.secrets import told

@@ -13,7 +13,7 @@ from kestrel_sql.operators.operator import Key
 from kestrel_sql.operators.state_entries import StateEntry
 from kestrel_sql.spark.io.columns import from_rows
 from kestrel_sql.spark.state.stored_rows import StoredPage
-from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.topics.paths import path_part
 from kestrel_sql.types.sql_types import BYTES

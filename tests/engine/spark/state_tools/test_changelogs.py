@@ -14,11 +14,11 @@ from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.stored.difference import differences
-from kestrel_sql.spark.stored.rescale import rescale
-from kestrel_sql.spark.stored.store_files import read_pages
-from kestrel_sql.spark.stored.stored_query import StoredQuery, open_stored
-from tests.engine.spark.stored.checkpoints import SHAPES, Run, pipeline, records
+from kestrel_sql.spark.state_tools.difference import differences
+from kestrel_sql.spark.state_tools.rescale import rescale
+from kestrel_sql.spark.state_tools.store_files import read_pages
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, open_stored
+from tests.engine.spark.state_tools.checkpoints import SHAPES, Run, pipeline, records
 
 pytestmark = pytest.mark.spark
 

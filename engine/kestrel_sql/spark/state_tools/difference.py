@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.operators.operator import Key, Value, Window
 from kestrel_sql.operators.state_codec import dump_state
-from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 
 Rows = tuple[tuple[int | None, Value | None], ...]
 """The rows of one key in one part of a state: timestamp (ms) and value columns."""

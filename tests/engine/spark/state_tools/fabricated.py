@@ -18,7 +18,7 @@ from kestrel_sql.spark.state.hashing import hash_ints, hash_row
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.packing import task_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
-from kestrel_sql.spark.stored.store_files import write_pages
+from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.topics.partitioner import partition_of
 

@@ -25,8 +25,8 @@ from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from kestrel_sql.spark.state.hashing import can_hash, hash_rows
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.stored_rows import StoredPage
-from kestrel_sql.spark.stored.store_files import write_pages
-from kestrel_sql.spark.stored.stored_query import StoredQuery, StoredStep
+from kestrel_sql.spark.state_tools.store_files import write_pages
+from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kestrel_sql.queries.served import ServedEngine
-from kestrel_sql.server.memory.pushes import Pushes
+from kestrel_sql.queries.served_engine import ServedEngine
+from kestrel_sql.server.memory.push_queries import Pushes
 from kestrel_sql.server.serving.error_log import ErrorLog
 
 _log = logging.getLogger(__name__)

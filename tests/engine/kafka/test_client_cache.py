@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.kept import Kept
 
 ONE, OTHER = KafkaConfig(servers="one:1"), KafkaConfig(servers="other:1")
 

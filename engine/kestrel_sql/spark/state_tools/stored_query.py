@@ -23,7 +23,7 @@ from kestrel_sql.spark.state.checkpoint_reader import committed
 from kestrel_sql.spark.state.hashing import can_hash, hash_row
 from kestrel_sql.spark.state.level import load_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
-from kestrel_sql.spark.stored.store_files import partition_folders, read_pages
+from kestrel_sql.spark.state_tools.store_files import partition_folders, read_pages
 from kestrel_sql.types.schema import Column
 
 _BUILDS = ((False, False), (True, False), (True, True))

@@ -26,14 +26,14 @@ from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, create_new, open_store
 from kestrel_sql.spark.state.level import PLAN
-from kestrel_sql.spark.stored import rescale as rescaling
-from kestrel_sql.spark.stored.difference import differences
-from kestrel_sql.spark.stored.rescale import rescale
-from kestrel_sql.spark.stored.store_files import read_pages
-from kestrel_sql.spark.stored.stored_query import open_stored
-from tests.engine.spark.stored.checkpoints import pipeline
-from tests.engine.spark.stored.fabricated import fabricate
-from tests.engine.spark.stored.test_stored_query import rows_of, stream_rows
+from kestrel_sql.spark.state_tools import rescale as rescaling
+from kestrel_sql.spark.state_tools.difference import differences
+from kestrel_sql.spark.state_tools.rescale import rescale
+from kestrel_sql.spark.state_tools.store_files import read_pages
+from kestrel_sql.spark.state_tools.stored_query import open_stored
+from tests.engine.spark.state_tools.checkpoints import pipeline
+from tests.engine.spark.state_tools.fabricated import fabricate
+from tests.engine.spark.state_tools.test_stored_query import rows_of, stream_rows
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.stored.difference import differences
-from kestrel_sql.spark.stored.rescale import rescale
-from kestrel_sql.spark.stored.stored_query import open_stored
-from tests.engine.spark.stored.checkpoints import SHAPES, Run, pipeline, records
+from kestrel_sql.spark.state_tools.difference import differences
+from kestrel_sql.spark.state_tools.rescale import rescale
+from kestrel_sql.spark.state_tools.stored_query import open_stored
+from tests.engine.spark.state_tools.checkpoints import SHAPES, Run, pipeline, records
 
 pytestmark = pytest.mark.spark
 
