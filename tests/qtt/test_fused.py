@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, Produced
 from kestrel_qtt.drivers import fused
@@ -152,11 +153,21 @@ def test_cases_that_share_queries_have_the_outcomes_of_each_alone(monkeypatch: p
         return run_group(self, pipeline, feeds, *given, **options)
 
     monkeypatch.setattr(GroupRunner, "run_group", counted)
+    started: list[bool] = []
+    start = DataStreamWriter.start
+
+    def noted(self: DataStreamWriter, *given: Any, **options: Any) -> Any:
+        started.append(True)
+        return start(self, *given, **options)
+
+    monkeypatch.setattr(DataStreamWriter, "start", noted)
     driver = open_driver()
     alone = [outcome for each in cases for _, outcome, _ in driver.run([each], RunOptions(cut="random:3"))]
     ran.clear()
+    started.clear()
     together = [outcome for _, outcome, _ in driver.run(cases, RunOptions())]
     assert ran == [(1, 5), (5, 5)], "the stateless query once, that with state once for each case"
+    assert len(started) == len(ran), "each group is a StreamingQuery of Spark"
     ran.clear()
     reused = [outcome for _ in range(2) for _, outcome, _ in driver.run(cases, RunOptions(reuse=True))]
     assert ran == [(1, 4), (4, 4)], "the third case has the records of the first"
