@@ -203,7 +203,7 @@ FOUND: list[tuple[str, dict[str, Any], Any]] = [
     ("ROUND(`Decimal62_A`, 2147483647)", {"Decimal62_A": Decimal("1.50")}, FAILS),
     ("ROUND(`Decimal62_A`, -2147483648)", {"Decimal62_A": Decimal("0.00")}, Decimal("0.00")),
     ("TRUNC(`Double_A`, 846108463)", {"Double_A": -0.9999}, FAILS),
-    ("TRUNC(`Double_A`, -1000000)", {"Double_A": -0.9999}, -0.0),
+    ("TRUNC(`Double_A`, -1000000)", {"Double_A": -0.9999}, 0.0),
     ("ROUND(`Decimal62_A`, -1000000)", {"Decimal62_A": Decimal("1.50")}, Decimal("0.00")),
     ("ARRAY_JOIN(ARRAY[`MapStringInteger_A`, `MapStringInteger_B`], '-')", {}, "null-null"),
     ("ARRAY_JOIN(ARRAY[`MapStringInteger_A`], '-')", {"MapStringInteger_A": {"a": 1}}, FAILS),

@@ -21,8 +21,8 @@ REQUESTS = {name: (path, text) for name, path, text in requests(20_000)}
 
 ROOT = str(PurePath(kestrel_sql.__file__).parent)
 
-ROOMS = {"admin", "queries", "server", "session", "topics", "types"}
-"""Whose functions the event loop may call: they look at what the engine knows, and write names and types."""
+ROOMS = {"admin", "formats", "queries", "server", "session", "topics", "types"}
+"""Whose functions the event loop may call: they look at what the engine knows, and write names, types and JSON."""
 
 MOST_CALLS = 5_000
 """Fewer than a text of 20,000 bytes has characters."""

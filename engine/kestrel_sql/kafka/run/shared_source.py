@@ -91,7 +91,7 @@ def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:
 
 
 def can_share(query: Prepared) -> bool:
-    """Whether a query keeps no state, needs no SQL of Spark, and reads one topic that it does not write."""
+    """Whether a query keeps no state and reads one topic that it does not write."""
     topics = {sink.topic for sink in query.pipeline.sinks}
     is_plain = query.stored.reading == Reading.PLAIN and not topics & {*query.stored.sources}
     return is_plain and query.pipeline.passes is not None

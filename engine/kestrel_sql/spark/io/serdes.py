@@ -164,6 +164,7 @@ class SerdeWriter:
 
     def __init__(self, spec: SerdeSpec) -> None:
         types = [to_arrow(column.type) for column in spec.columns]
+        self._width = len(spec.columns)
         self._one: Encoder = encoder(spec)
         self._many: BulkEncoder | None = None if _has_carried(spec) else bulk_encoder(spec, types)
         self._trust = _Trust()
@@ -211,7 +212,8 @@ class SerdeWriter:
         return pa.array(found, type=pa.binary()), errors
 
     def _rows(self, arrays: Sequence[pa.Array], count: int) -> list[Row]:
-        return list(zip(*map(to_list, arrays), strict=True)) if arrays else [()] * count
+        # A struct without columns has a child nevertheless.
+        return list(zip(*map(to_list, arrays), strict=True)) if self._width else [()] * count
 
 
 def _written(many: BulkEncoder, arrays: Sequence[pa.Array]) -> pa.BinaryArray | None:
