@@ -85,7 +85,9 @@ def test_new_queries_of_one_topic_without_state_share_its_source(trial: Trial, t
         "CSAS_LENGTH_3": shared,
         "CTAS_COUNTS_4": "",
     }
-    assert done.reported[-1].endswith(f": {shared} (CSAS_ODD_0, CSAS_LARGE_1, CSAS_LENGTH_3), CSAS_OTHER_2, CTAS_COUNTS_4")
+    assert done.reported[-1].endswith(
+        f": {shared} (CSAS_ODD_0, CSAS_LARGE_1, CSAS_LENGTH_3), CSAS_OTHER_2, CTAS_COUNTS_4"
+    )
     assert list(done.states) == [shared, "CSAS_OTHER_2", "CTAS_COUNTS_4"]
     assert (done.states[shared].rows_in, done.states[shared].rows_out) == (4, 7)
     assert done.states[shared].bad_records == 3, "each query counts a record that it cannot read"
