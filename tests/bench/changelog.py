@@ -32,15 +32,15 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.envelope import HEADERS, LOG, row_columns, rows_of, struct_column
+from kestrel_sql.spark.envelope import HEADERS, LOG, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import empty_lists
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.environment import keep_memory
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.types import schema_text, to_spark
-from tests.bench.measure import interleaved, machine, median_ratio
+from kestrel_sql.spark.types import to_spark
+from tests.bench.measure import ddl, interleaved, machine, median_ratio
 from tests.bench.peers.floor import echoed
 from tests.bench.tables import write_table
 
@@ -96,14 +96,14 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 def between(spark: SparkSession, rows: Passes, pipeline: Pipeline, partitions: int = 1) -> DataFrame:
     """The rows of the sinks, as Spark's own rows."""
-    columns = row_columns([sink.relation for sink in pipeline.graph.sinks])
+    schema = rows_of(sink.relation for sink in pipeline.graph.sinks)
 
     def chosen(batches: Batches) -> Batches:
         for batch in batches:
-            yield batch.select(list(columns))
+            yield batch.select(schema.names)
 
     made = pipeline.between(rows, PAGES, [partitions])
-    return made.through(chosen).frame(schema_text(columns))
+    return made.through(chosen).frame(ddl(schema))
 
 
 def decoded(

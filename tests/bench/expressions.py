@@ -30,7 +30,7 @@ from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.columns import to_array, to_list
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.types import schema_text, to_spark
+from kestrel_sql.spark.types import to_spark
 from kestrel_sql.sql.parse.parser import parse_expression
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column as SqlColumn
@@ -122,7 +122,7 @@ def _ours(rows: DataFrame, texts: Iterable[str]) -> DataFrame:
                 names=list(compiled),
             )
 
-    schema = schema_text({name: to_spark(each.bound.type) for name, each in compiled.items()})
+    schema = ", ".join(f"`{name}` {to_spark(each.bound.type)}" for name, each in compiled.items())
     return rows.select(*COLUMNS).mapInArrow(run, schema)
 
 

@@ -21,12 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.envelope import ENVELOPE, struct_column, struct_text
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, rows_of, struct_column, struct_text
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.types import name
-from tests.bench.measure import interleaved, machine, median_ratio
+from tests.bench.measure import columns_of, ddl, interleaved, machine, median_ratio
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "1000000")), int(os.environ.get("ROUNDS", "5"))
 FORMATS = os.environ.get("FORMATS", "JSON AVRO PROTOBUF JSON_SR PROTOBUF_NOSR").split()
@@ -53,7 +52,7 @@ _RECORD = (
     "CAST(0 AS BIGINT) AS ts",
     "CAST(NULL AS BINARY) AS key",
     "value",
-    f"CAST(array() AS {ENVELOPE['headers']}) AS headers",
+    "CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
 )
 
 
@@ -101,7 +100,8 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
         "headers": "array()",
         "log": "array()",
     }
-    envelope = [f"CAST({known.get(each, 'NULL')} AS {kind}) AS {each}" for each, kind in ENVELOPE.items()]
+    kinds = columns_of(pa.schema(ENVELOPE_FIELDS))
+    envelope = [f"CAST({known.get(each, 'NULL')} AS {kind}) AS {each}" for each, kind in kinds.items()]
     rows = _kept(spark.range(count).selectExpr(*_ROWS))
     text = f"CAST(to_json(struct({', '.join(names)})) AS BINARY) AS value"
     row = f"named_struct('k', NULL, 'v', struct({', '.join(names)}))"
@@ -109,8 +109,7 @@ def ends(spark: SparkSession, format: str, count: int) -> Ends:
     written = results.mapInArrow(encode_batches([sink]), WIRE_OUTPUT)
     bytes_of_format, texts = _kept(written.select("value")), _kept(rows.selectExpr(text))
     records = bytes_of_format.selectExpr(*_RECORD)
-    given = [*ENVELOPE.items(), (struct_column(source.relation.number), struct_text(source.relation))]
-    read = records.mapInArrow(decode_batches([source]), ", ".join(f"{name(each)} {kind}" for each, kind in given))
+    read = records.mapInArrow(decode_batches([source]), ddl(rows_of([source.relation])))
     parsed = texts.selectExpr(f"from_json(CAST(value AS STRING), '{_STRUCT}') AS v")
     all_values = [f"count(v.{each})" for each in names]
     size = "sum(length(value))"

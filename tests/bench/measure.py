@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 
 def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
     """Run every way once a round, in turns; return the seconds of each counted round."""
@@ -110,3 +112,15 @@ def _ticks(process: int, counters: int) -> int:
     except OSError:  # It has ended meanwhile.
         return 0
     return sum(map(int, fields[11 : 11 + counters]))
+
+
+def columns_of(schema: pa.Schema) -> Mapping[str, str]:
+    """Return the columns of Arrow rows with their Spark types."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return {field.name: field.dataType.simpleString() for field in from_arrow_schema(schema)}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """Return the schema of Arrow rows as Spark takes it."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns_of(schema).items())

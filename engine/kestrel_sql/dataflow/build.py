@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.queryable import build_queryable
@@ -12,13 +11,12 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
+from kestrel_sql.dataflow.typed_values import converter
 from kestrel_sql.dataflow.unused_old_rows import unread_table
 from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.plan.step import Step
-from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -82,34 +80,10 @@ def rescaled(query: GraphQuery, source: Relation) -> Relation:
 
 
 def _scaler(columns: Sequence[SchemaColumn]) -> Callable[[int, Column], Column | None]:
-    types = [with_own_scales(column.type, False) if has_own_scales(column.type) else None for column in columns]
+    scaled = [converter(with_own_scales(each.type, False)) if has_own_scales(each.type) else None for each in columns]
 
-    def scaled(place: int, values: Column) -> Column | None:
-        of = types[place]
-        return None if of is None else [_at_scale(value, of) for value in values]
+    def change(place: int, values: Column) -> Column | None:
+        of = scaled[place]
+        return None if of is None else [None if value is None else of(value) for value in values]
 
-    return scaled
-
-
-def _at_scale(value: Any, sql_type: t.SqlType) -> Any:
-    if value is None:
-        return None
-    match sql_type:
-        case t.Decimal():
-            return _fitting(value, sql_type)
-        case t.Array(item):
-            return [_at_scale(each, item) for each in value]
-        case t.Map(_, item):
-            return {key: _at_scale(each, item) for key, each in value.items()}
-        case t.Struct(fields):
-            return {field.name: _at_scale(value.get(field.name), field.type) for field in fields}
-        case _:
-            return value
-
-
-def _fitting(value: Any, sql_type: t.Decimal) -> Any:
-    """The value at the scale of its type; NULL if it has too many digits."""
-    try:
-        return round_decimal(value, sql_type)
-    except ArithmeticError:
-        return None
+    return change

@@ -9,6 +9,7 @@ from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Apply, Log, Rows
 from kestrel_sql.expressions import columns
+from kestrel_sql.formats.capabilities import capabilities_of
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.utf16 import without_halves
@@ -190,8 +191,7 @@ class GraphQuery(Query):
     def stateful(self, made: tuple[Operator, Relation], inputs: tuple[Relation, ...], logger: str) -> Relation:
         """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
         operator, facts = made
-        for each in inputs:
-            self._write_keys(each)
+        inputs = tuple(map(self._with_written_keys, inputs))
         level = max(each.level for each in inputs)
         lifted = tuple(self.graph.lift(each, level) for each in inputs)
         # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
@@ -200,11 +200,13 @@ class GraphQuery(Query):
         self.graph.levels[level].append(stateful)
         return output
 
-    def _write_keys(self, relation: Relation) -> None:
-        """Give new keys the halves of characters that they have behind a serde: none, unless it writes JSON."""
+    def _with_written_keys(self, relation: Relation) -> Relation:
+        """Give new keys the halves of characters that they have behind a serde: none, unless its format keeps them."""
         has_strings = any(contains(column.type, lambda part: part == STRING) for column in relation.schema.key)
-        if relation.rekeyed and has_strings and not relation.key_codec.format.format.upper().startswith("JSON"):
-            self.graph.stages[relation.level][relation.number].steps.append(_without_halves)
+        keeps = capabilities_of(relation.key_codec.format.format).keeps_halves
+        if not relation.rekeyed or not has_strings or keeps:
+            return relation
+        return self.then(relation, _without_halves, relation, "write halves of characters in keys as ?")
 
     def sink(self, write: SinkWrite) -> None:
         """Add a sink."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -17,6 +17,16 @@ Values = tuple[Any, ...]
 """A key, or a version of a value, in column order."""
 
 Indices = Sequence[int]
+
+
+class Chosen(list[int]):
+    """Indices of rows that are kept; `form` is that of a carrier, made once for all columns."""
+
+    __slots__ = ("form",)
+
+    def __init__(self, indices: Iterable[int]) -> None:
+        super().__init__(indices)
+        self.form: Any = None
 
 
 class Cells(Protocol):
@@ -147,7 +157,7 @@ class Rows:
         times: their timestamps (ms).
         headers: their headers, each a tuple of pairs.
         origin: what the carrier knows of the rows of a batch and no step changes.
-        at: the index of each row in `origin`.
+        at: the index of each row in `origin`; a range is that of all rows.
         positions: what steps that make several rows of one appended to the ordinal of each row.
     """
 
@@ -169,6 +179,8 @@ class Rows:
 
     def take(self, kept: Indices) -> Rows:
         """Return some of the rows."""
+        if isinstance(kept, range) and len(kept) == self.size:
+            return self
         parts = (self.old, self.old_key, self.extra)
         old, old_key, extra = (None if part is None else part.take(kept) for part in parts)
         return Rows(
@@ -180,13 +192,13 @@ class Rows:
             times=self.times.take(kept),
             headers=self.headers.take(kept),
             origin=self.origin,
-            at=[self.at[each] for each in kept],
+            at=kept if isinstance(self.at, range) else Chosen(self.at[each] for each in kept),
             positions=None if self.positions is None else [self.positions[each] for each in kept],
         )
 
     def where(self, kept: Sequence[Any]) -> Rows:
         """Return the rows that are kept."""
-        found = [at for at, keep in enumerate(kept) if keep]
+        found = Chosen(at for at, keep in enumerate(kept) if keep)
         return self if len(found) == self.size else self.take(found)
 
     def numbered(self, numbers: Sequence[int]) -> Rows:

@@ -45,7 +45,8 @@ class FormatCapabilities:
     """One row of the format table of rules F1.
 
     `features` are the wrappings of a single column that a statement may choose. `inheritable` are the properties that
-    a sink inherits from a source of the same format. `check` returns why columns are not supported; `supports_key`
+    a sink inherits from a source of the same format. `keeps_halves` says whether half of a surrogate pair stays as it
+    is (rule U4.9). `check` returns why columns are not supported; `supports_key`
     whether a derived key column may have a type.
     """
 
@@ -54,6 +55,7 @@ class FormatCapabilities:
     features: frozenset[SerdeFeature] = frozenset()
     properties: frozenset[str] = frozenset()
     inheritable: frozenset[str] = frozenset()
+    keeps_halves: bool = False
     check: Check
     supports_key: Callable[[SqlType], bool] = lambda _: True
     supports_many: bool = True
@@ -172,9 +174,14 @@ FORMATS: Mapping[str, FormatCapabilities] = MappingProxyType(
                 check=_check_delimited,
                 supports_key=_is_primitive,
             ),
-            FormatCapabilities(name="JSON", features=_BOTH, check=_check_json),
+            FormatCapabilities(name="JSON", features=_BOTH, keeps_halves=True, check=_check_json),
             FormatCapabilities(
-                name="JSON_SR", infers_columns=True, features=_BOTH, properties=_REGISTERED, check=_check_json
+                name="JSON_SR",
+                infers_columns=True,
+                features=_BOTH,
+                properties=_REGISTERED,
+                keeps_halves=True,
+                check=_check_json,
             ),
             FormatCapabilities(
                 name="AVRO", infers_columns=True, features=_BOTH, properties=_REGISTERED, check=_check_avro

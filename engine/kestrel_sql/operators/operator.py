@@ -1,7 +1,7 @@
 """Defines the interface of stateful operators: a pure function from (row, state) to output rows.
 
-The host (`kestrel_sql.spark.state.host`) calls operators row by row in order of the ordinals, keeps their state in
-Spark's checkpointed store, and gives outputs the ordinal and the headers of the row that caused them.
+A carrier calls operators row by row in order of the ordinals, keeps their state, and gives outputs the ordinal and the
+headers of the row that caused them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from kestrel_sql.formats.table import decoder
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.operators.operator import Window
 from kestrel_sql.process.batches import Made, Origin
-from kestrel_sql.topics.records import Headers, Record
+from kestrel_sql.topics.records import Headers, Record, members_of
 
 Numbered = Sequence[tuple[int, Record]]
 """Records with their numbers in the feed."""
@@ -100,7 +100,7 @@ class Reader:
         return (*headers, *metadata, *copied, *(() if self._read.window is None else window or (None, None)))
 
     def _message(self, found: _Found, made: Made, ordinal: Ordinal, record: Record) -> None:
-        message = self._messages.read(_as_mapping(record))
+        message = self._messages.read(members_of(record))
         if message.error is not None:
             data = record.key if message.error.startswith("key: ") else record.value
             self._failed(made, ordinal, record, message.error, (), data)
@@ -123,15 +123,3 @@ def header(headers: Headers, name: str | None) -> Any:
     if name is None:
         return [{"KEY": key, "VALUE": value} for key, value in headers]
     return next((value for key, value in reversed(headers) if key == name), None)
-
-
-def _as_mapping(record: Record) -> Mapping[str, Any]:
-    return {
-        "topic": record.topic,
-        "part": record.partition,
-        "off": record.offset,
-        "ts": record.timestamp,
-        "key": record.key,
-        "value": record.value,
-        "headers": [{"key": key, "value": value} for key, value in record.headers],
-    }

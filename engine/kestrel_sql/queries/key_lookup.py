@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.admin.answer import Answer
+from kestrel_sql.dataflow.typed_values import typed_rows
 from kestrel_sql.plan.steps.streams import StreamFilterV1
 from kestrel_sql.queries.pull_lookup import named_keys
 from kestrel_sql.queries.pull_state import PulledTable, as_read, own_steps
 from kestrel_sql.queries.row_steps import RowSteps
 from kestrel_sql.queries.transient import Row, TransientQuery, answer_with
-from kestrel_sql.queries.typed_values import typed_rows
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, IntegerLiteral, StringLiteral
 from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING

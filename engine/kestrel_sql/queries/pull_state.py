@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.keys import key_decoder
 from kestrel_sql.dataflow.relation import Relation
+from kestrel_sql.dataflow.typed_values import typed_rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
@@ -26,7 +27,6 @@ from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV
 from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
-from kestrel_sql.queries.typed_values import typed_rows
 from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import LogEntry

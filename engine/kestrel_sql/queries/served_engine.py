@@ -129,7 +129,3 @@ class ServedEngine(MemoryEngine):
         if fatal is not None:
             raise QueryError(fatal.text)
         return push.planned.rows(output.records, push.execution.window)
-
-    def has_input(self, push: PushQuery) -> bool:
-        """Return whether there are records that a push query has not read."""
-        return self.broker.waiting(push.topics, push.position) > 0

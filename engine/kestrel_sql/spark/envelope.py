@@ -18,29 +18,6 @@ from kestrel_sql.types.schema import Column
 LOG_ONLY = -1
 """The relation of a dropped row that only carries entries of the processing log."""
 
-LOG_TYPE = "ARRAY<STRUCT<kind: INT, logger: STRING, message: STRING, cause: ARRAY<STRING>, record: STRING>>"
-
-ENVELOPE: Mapping[str, str] = {
-    "rel": "INT",
-    "q": "INT",
-    "ordinal": "ARRAY<BIGINT>",
-    "ts": "BIGINT",
-    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
-    "ws": "BIGINT",
-    "we": "BIGINT",
-    "topic": "STRING",
-    "part": "INT",
-    "off": "BIGINT",
-    "task": "INT",
-    "log": LOG_TYPE,
-}
-"""The columns of every row besides the struct of its relation, with their Spark types.
-
-They are: relation and query number; the ordinal (the number of the input record, then positions among the rows that
-came from it); timestamp (ms); headers; window bounds (ms); topic, partition and offset of the source record; the task
-(the partition of the key, as in Kafka Streams); and entries of the processing log that are not written yet.
-"""
-
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 ENTRY = (
     pa.field("kind", pa.int32()),
@@ -51,18 +28,26 @@ ENTRY = (
 )
 LOG = pa.list_(pa.struct(ENTRY))
 
-_TYPES = {
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "STRING": pa.string(),
-    "BINARY": pa.binary(),
-    "ARRAY<BIGINT>": pa.list_(pa.int64()),
-    ENVELOPE["headers"]: HEADERS,
-    ENVELOPE["log"]: LOG,
-}
+ENVELOPE_FIELDS = (
+    pa.field("rel", pa.int32()),
+    pa.field("q", pa.int32()),
+    pa.field("ordinal", pa.list_(pa.int64())),
+    pa.field("ts", pa.int64()),
+    pa.field("headers", HEADERS),
+    pa.field("ws", pa.int64()),
+    pa.field("we", pa.int64()),
+    pa.field("topic", pa.string()),
+    pa.field("part", pa.int32()),
+    pa.field("off", pa.int64()),
+    pa.field("task", pa.int32()),
+    pa.field("log", LOG),
+)
+"""The columns of every row besides the struct of its relation.
 
-ENVELOPE_FIELDS = tuple(pa.field(name, _TYPES[kind]) for name, kind in ENVELOPE.items())
-"""The envelope as Arrow fields."""
+They are: relation and query number; the ordinal (the number of the input record, then positions among the rows that
+came from it); timestamp (ms); headers; window bounds (ms); topic, partition and offset of the source record; the task
+(the partition of the key, as in Kafka Streams); and entries of the processing log that are not written yet.
+"""
 
 
 def struct_column(relation: int) -> str:
@@ -102,8 +87,3 @@ def struct_field(relation: Relation) -> pa.Field:
 def rows_of(relations: Iterable[Relation]) -> pa.Schema:
     """The schema of rows of these relations."""
     return pa.schema([*ENVELOPE_FIELDS, *map(struct_field, relations)])
-
-
-def row_columns(relations: Iterable[Relation]) -> Mapping[str, str]:
-    """The columns of a frame with rows of these relations, with their Spark types."""
-    return {**ENVELOPE, **{struct_column(each.number): struct_text(each) for each in relations}}

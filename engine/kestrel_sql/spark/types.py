@@ -7,7 +7,7 @@ DECIMAL also has its plain text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import assert_never
 
 import pyarrow as pa
@@ -103,11 +103,6 @@ def to_spark(sql_type: SqlType | None) -> str:
             raise UnsupportedError(f"type {unresolved} was never resolved")
         case _:
             assert_never(sql_type)
-
-
-def schema_text(columns: Mapping[str, str]) -> str:
-    """Return columns and their Spark types as a Spark schema."""
-    return ", ".join(f"{name(column)} {kind}" for column, kind in columns.items())
 
 
 def struct_of(columns: Iterable[Column]) -> str:

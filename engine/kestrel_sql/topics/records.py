@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -30,6 +32,19 @@ class Record:
             offset=offset,
             headers=self.headers,
         )
+
+
+def members_of(record: Record) -> Mapping[str, Any]:
+    """Return a record as the row of a frame: `topic`, `part`, `off`, `ts` (ms), `key`, `value` and `headers`."""
+    return {
+        "topic": record.topic,
+        "part": record.partition,
+        "off": record.offset,
+        "ts": record.timestamp,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": key, "value": value} for key, value in record.headers],
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> 
     if argument.type is not None:
         return converted(argument, target_of(parameter, argument.type))
     if isinstance(argument.node, NullLiteral) and is_concrete(parameter.pattern):
-        # Spark takes an untyped NULL for a STRING where a function takes STRING and BYTES.
+        # An untyped NULL has the type of its parameter, which overloads for STRING and BYTES ask for.
         return replace(argument, type=substitute(parameter.pattern, choice.binding))
     return argument
 

@@ -1,7 +1,6 @@
 r"""Translates Java's regular expressions to Python's.
 
-Spark could run them in the JVM, but there an invalid pattern ends the query instead of failing one row, and a group
-that did not take part in a match yields an empty string instead of NULL. Constructs not translated (`\G`, `\X`,
+Constructs not translated (`\G`, `\X`,
 variable-length lookbehind, rare properties) count as invalid patterns.
 """
 

@@ -61,7 +61,7 @@ class Http2(H2Protocol):
         await self._flush()
 
     async def handle(self, event: ConnectionEvent) -> None:
-        """Relation bytes of the connection, or its end."""
+        """Handle bytes of the connection, or its end."""
         await super().handle(event)
         if isinstance(event, Closed):
             # Answers that wait for their client would wait for ever.

@@ -18,7 +18,7 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
-from kestrel_sql.topics.records import Record
+from kestrel_sql.topics.records import Record, members_of
 
 _names = count()
 
@@ -125,17 +125,7 @@ def finish(query: Any) -> None:
 
 def input_row(query: int, feed: int, record: Record) -> Row:
     """Return a record as a row of `WIRE_INPUT`; `feed` is its number in the input of the query `query`."""
-    return {
-        "q": query,
-        "feed": feed,
-        "topic": record.topic,
-        "part": record.partition,
-        "off": record.offset,
-        "ts": record.timestamp,
-        "key": record.key,
-        "value": record.value,
-        "headers": [{"key": k, "value": v} for k, v in record.headers],
-    }
+    return {"q": query, "feed": feed, **members_of(record)}
 
 
 def outputs_of(rows: list[Row], queries: int) -> list[Output]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kestrel_sql.dataflow.rows import Cells, Indices, Part
+from kestrel_sql.dataflow.rows import Cells, Chosen, Indices, Part
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.spark.io.columns import to_array, to_list, values_at
 from kestrel_sql.spark.types import arrow_struct
@@ -30,7 +30,7 @@ class Arrow:
     def array(self) -> pa.Array:
         """The values."""
         if self._at is not None:
-            self._array, self._at = values_at(self._array, np.asarray(self._at, dtype=np.int64)), None
+            self._array, self._at = values_at(self._array, numbers_of(self._at)), None
         return self._array
 
     def values(self) -> Column:
@@ -42,6 +42,18 @@ class Arrow:
     def take(self, at: Indices) -> Cells:
         """Return the values at some indices."""
         return Arrow(self.array, at)
+
+
+def numbers_of(at: Indices) -> Numbers:
+    """Return indices as an array."""
+    if isinstance(at, range):
+        return np.arange(at.start, at.stop, dtype=np.int64)
+    if not isinstance(at, Chosen):
+        return np.asarray(at, dtype=np.int64)
+    if at.form is None:
+        at.form = np.asarray(at, dtype=np.int64)
+    found: Numbers = at.form
+    return found
 
 
 def part_of(structs: pa.StructArray) -> Part:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from kestrel_sql.dataflow.graph import Chain
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Entry, Rows
+from kestrel_sql.dataflow.rows import Cells, Chosen, Entry, Rows
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, parts_of, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.cells import Arrow, part_of, structs_of
+from kestrel_sql.spark.io.cells import Arrow, numbers_of, part_of, structs_of
 from kestrel_sql.spark.io.columns import values_at
 from kestrel_sql.spark.io.topics import empty_lists
 from kestrel_sql.spark.types import arrow_struct
@@ -73,7 +73,7 @@ def _applied(batch: pa.RecordBatch, chains: Sequence[Chain], schema: pa.Schema) 
                 if rows.size:
                     rows = apply(entries, rows)
             if rows.size:
-                shares.append(_Share(np.asarray(rows.at, dtype=np.int64), chain, rows))
+                shares.append(_Share(numbers_of(rows.at), chain, rows))
     if rest.any() or not shares:
         shares.append(_Share(np.flatnonzero(rest)))
     return _Joined(batch, shares, entries, schema).batch()
@@ -91,7 +91,7 @@ def _rows(batch: pa.RecordBatch, relation: Relation, own: Numbers) -> Rows:
         times=Arrow(values_at(batch.column("ts"), own)),
         headers=Arrow(values_at(batch.column("headers"), own)),
         origin=None,
-        at=own.tolist(),
+        at=range(batch.num_rows) if len(own) == batch.num_rows else Chosen(own.tolist()),
     )
 
 
