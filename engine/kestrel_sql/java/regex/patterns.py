@@ -1,7 +1,6 @@
 r"""Translates Java's regular expressions to Python's.
 
-Constructs not translated (`\G`, `\X`,
-variable-length lookbehind, rare properties) count as invalid patterns.
+Constructs not translated (`\G`, `\X`, variable-length lookbehind, rare properties) count as invalid patterns.
 """
 
 from __future__ import annotations

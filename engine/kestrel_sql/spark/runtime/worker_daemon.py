@@ -18,9 +18,7 @@ PRELOADED = (
     "pyarrow.compute",
     "pyspark.worker",
     "pyspark.sql.streaming.stateful_processor_util",
-    "kestrel_sql.spark.state.host",
-    "kestrel_sql.spark.io.topics",
-    "kestrel_sql.functions.table",
+    "kestrel_sql.spark.pipeline.pipeline",
     "kestrel_sql.kafka.sink.task",
     "kestrel_sql.kafka.source.merged_source",
 )
