@@ -13,6 +13,8 @@ from kestrel_sql.server.open import Running
 from tests.chromium import browser_only, open_page, start_browser
 from tests.engine.server.servers import http, ksql
 
+expect.set_options(timeout=30_000)  # the page asks every 2 s, and a busy machine answers late
+
 pytestmark = [
     pytest.mark.spark,
     browser_only,
