@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.sink.sink import Written, write_batch
+from kestrel_sql.kafka.direct import DirectBatches
+from kestrel_sql.kafka.run.running_query import RunningQuery
+from kestrel_sql.kafka.sink.sink import Written
 from kestrel_sql.queries.bad_records import BadLimit
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, read
@@ -86,14 +88,16 @@ def test_a_batch_that_is_repeated_once_it_is_written_is_counted(
 ) -> None:
     name, servers, failed = f"again{time.time_ns()}", applications.config.servers, []
 
-    def write_and_fail(*given: Any, **named: Any) -> Written:
-        written = write_batch(*given, **named)
-        if named["query"] not in failed:
-            failed.append(named["query"])
+    write = DirectBatches.write
+
+    def write_and_fail(batches: DirectBatches, *given: Any, **named: Any) -> tuple[int, Written]:
+        written = write(batches, *given, **named)
+        if batches.query not in failed:
+            failed.append(batches.query)
             raise QueryError("the broker does not answer")
         return written
 
-    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.write_batch", write_and_fail)
+    monkeypatch.setattr(DirectBatches, "write", write_and_fail)
     create(servers, PARTITIONS, f"{name}_s")
     produce(servers, f"{name}_s", ((f"k{at % 4}", '{"V": 5}', at + 1) for at in range(40)))
     done = applications.catch_up(SCRIPT.format(name), tmp_path / "checkpoint", batch_records=15)
@@ -125,14 +129,16 @@ def test_the_jvm_need_not_keep_the_plans_of_finished_batches(
 ) -> None:
     name, servers, frames = f"plans{time.time_ns()}", applications.config.servers, []
 
-    def write(frame: DataFrame, *given: Any, **named: Any) -> Written:
+    write = RunningQuery._written
+
+    def written(query: RunningQuery, frame: DataFrame, number: int) -> Written:
         java = frame._jdf
         # Whoever calls a method of it makes it refer to itself.
         java.queryExecution()
         frames.append(weakref.ref(java))
-        return write_batch(frame, *given, **named)
+        return write(query, frame, number)
 
-    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.write_batch", write)
+    monkeypatch.setattr(RunningQuery, "_written", written)
     monkeypatch.setattr("kestrel_sql.kafka.run.run._COLLECT_S", 0.5)
     create(servers, PARTITIONS, f"{name}_s")
     produce(servers, f"{name}_s", [("k", '{"V": 5}', 1)])

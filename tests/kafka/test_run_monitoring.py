@@ -203,7 +203,7 @@ def test_after_the_grace_a_run_does_not_wait_for_a_batch(
         stored=stored,
         pipeline=pipeline,
         around=around,
-        checkpoint="c",
+        folder=tmp_path,
         progress=QueryProgress("Q"),
         execution=Busy(),
     )

@@ -43,11 +43,12 @@ def write(config: KafkaConfig, number: int, ended: Event, done: list[int]) -> No
         try:
             if writer is None:
                 writer = Writer(config, f"q{number}", 0, frozenset({"out"}), transactional=True)
-                mark = writer.mark(("out", number))
-                done[number] = 0 if mark is None else mark.batch + 1
-            writer.begin(("out", number), done[number], "{}")
+                (mark,) = writer.committed([("out", number)])
+                done[number] = 0 if mark is None else mark.number + 1
+            marks = {("out", number): done[number]}
+            writer.begin(marks, "{}")
             writer.send(record(number, done[number]))
-            writer.commit(done[number])
+            writer.commit(marks)
             done[number] += 1
         except (WriteError, KafkaException):
             writer = None

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink import task
 from kestrel_sql.kafka.sink.task import Job, Share
-from kestrel_sql.kafka.sink.transaction import Layout, Mark
+from kestrel_sql.kafka.sink.transaction import Layout, Mark, Marks
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 ROW = {"q": 0, "ordinal": [0], "topic": "a", "key": b"k", "value": b"v", "timestamp": 1, "headers": [], "partition": 0}
@@ -22,28 +22,30 @@ class Writer:
     """A writer without a broker."""
 
     opened: list[Writer]
-    committed: Mark | None = None
+    marks: list[Mark | None]
     fenced: list[Writer]
 
     def __init__(self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], **_: Any) -> None:
-        self.last: int | None = None
+        self.last: Marks = {}
+        self.begun: list[Marks] = []
         self.opened.append(self)
 
     def serves(self, topics: frozenset[str]) -> bool:
         return True
 
-    def mark(self, position: Position) -> Mark | None:
-        return self.committed
+    def committed(self, positions: Iterable[Position]) -> list[Mark | None]:
+        return self.marks or [None for _ in positions]
 
-    def begin(self, position: Position, batch: int, metadata: str) -> None:
+    def begin(self, marks: Marks, metadata: str) -> None:
         if self in self.fenced:
             raise KafkaException(KafkaError(KafkaError._FENCED))
+        self.begun.append(marks)
 
     def send(self, batch: pa.RecordBatch) -> None:
         pass
 
-    def commit(self, batch: int) -> None:
-        self.last = batch
+    def commit(self, marks: Marks) -> None:
+        self.last = marks
 
     def abort(self) -> None:
         pass
@@ -54,15 +56,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
     found: list[Writer] = []
     monkeypatch.setattr(Writer, "opened", found, raising=False)
     monkeypatch.setattr(Writer, "fenced", [], raising=False)
+    monkeypatch.setattr(Writer, "marks", [], raising=False)
     monkeypatch.setattr(task, "Writer", Writer)
     monkeypatch.setattr(task, "_writers", Kept(32))
     return found
 
 
-def report_of(batch: int, owners: Mapping[int, str], slot: int = 0) -> dict[str, Any]:
+def report_of(batch: int, owners: Mapping[int, str], slot: int = 0, reads: Marks | None = None) -> dict[str, Any]:
     job = Job(KafkaConfig(servers="b:1"), "q", batch, 1, Layout(2, {"a": 1}), True, owners)
     rows = pa.RecordBatch.from_pylist([ROW], schema=ARROW_OUTPUT.append(pa.field("partition", pa.int32())))
-    (report,) = (row for made in Share(job, slot).write(iter([rows])) for row in made.to_pylist())
+    (report,) = (row for made in Share(job, slot, reads or {}).write(iter([rows])) for row in made.to_pylist())
     return report
 
 
@@ -102,7 +105,39 @@ def test_a_task_that_comes_late_writes_nothing(
     opened: list[Writer], monkeypatch: pytest.MonkeyPatch, committed: Mark
 ) -> None:
     """The driver has looked before the task began; another run may have written since."""
-    monkeypatch.setattr(Writer, "committed", committed)
+    monkeypatch.setattr(Writer, "marks", [committed])
     report = report_of(5, {})
     assert report["what"] == task.FAILED
     assert "the latest" in report["message"]
+
+
+READS = {("s", 0): 10, ("s", 2): 7}
+
+
+@pytest.mark.parametrize(
+    ("committed", "writes"),
+    [
+        ([None, None], True),
+        ([Mark(8, 1, 2, {}), Mark(5, 1, 2, {})], True),
+        ([Mark(10, 1, 2, {}), Mark(7, 1, 2, {})], False),
+        ([Mark(10, 0, 2, {}), Mark(7, 0, 2, {})], False),
+    ],
+    ids=["first batch", "next batch", "repeated batch", "repeated by the next run"],
+)
+def test_what_a_task_has_read_and_written_is_not_written_again(
+    opened: list[Writer], monkeypatch: pytest.MonkeyPatch, committed: list[Mark | None], writes: bool
+) -> None:
+    monkeypatch.setattr(Writer, "marks", committed)
+    report = report_of(5, {}, reads=READS)
+    assert (report["what"], report["records"]) == (task.WROTE, 1)
+    assert opened[0].begun == ([READS] if writes else [])
+
+
+@pytest.mark.parametrize("committed", [Mark(10, 2, 2, {}), Mark(12, 1, 2, {})], ids=["newer run", "later offset"])
+def test_a_task_writes_nothing_when_another_run_has_read_on(
+    opened: list[Writer], monkeypatch: pytest.MonkeyPatch, committed: Mark
+) -> None:
+    monkeypatch.setattr(Writer, "marks", [committed, Mark(7, 1, 2, {})])
+    report = report_of(5, {}, reads=READS)
+    assert report["what"] == task.FAILED
+    assert f"s, partition 0, holds up to offset {committed.number}" in report["message"]

@@ -19,6 +19,7 @@ from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineErro
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.layout import LOCK, MANIFEST, QUERIES, RESCALED
+from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
@@ -26,8 +27,10 @@ from kestrel_sql.spark.checkpoint.metadata import read_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, uri_of, write_whole
 from kestrel_sql.topics.paths import path_part
 
-_FORMAT, _WITH_RESCALED, _WITH_SHARED = 1, 2, 3
-"""The format of the file, and those with queries whose checkpoints older code does not find."""
+_FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT = 1, 2, 3, 4
+"""The format of the file, those with queries whose checkpoints older code does not find, and one with queries whose
+last batch older code would write a second time.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class StoredQuery:
         statement: the text of the statement.
         plan: the plan of the statement as JSON.
         settings: the settings that change the result of the query, if they are not the default.
-        reading: the source, as in `kestrel_sql.kafka.source.source.Reading`.
+        reading: the source, as in `kestrel_sql.kafka.source.reading.Reading`.
         sources: the topics that it reads, by name.
         start: the offsets of its first start.
         pages: the number of pages of each task.
@@ -169,7 +172,7 @@ class CheckpointFolder:
             raise EngineError(
                 f"{path} cannot be read: {error}", hint="restore it, or start with a new checkpoint"
             ) from error
-        if not isinstance(document, dict) or document.get("format") not in (_FORMAT, _WITH_RESCALED, _WITH_SHARED):
+        if not isinstance(document, dict) or document.get("format") not in range(_FORMAT, _WITH_DIRECT + 1):
             raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
         try:
             return _read(document)
@@ -283,6 +286,8 @@ _CHANGED = ("sources", "start", "has_task_pages", "rescaled", "shared")
 
 
 def _format_of(query: StoredQuery) -> int:
+    if query.reading == Reading.DIRECT:
+        return _WITH_DIRECT
     return _WITH_SHARED if query.shared else _WITH_RESCALED if query.rescaled else _FORMAT
 
 

@@ -17,7 +17,7 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.source import reading_of
+from kestrel_sql.kafka.source.reading import reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
@@ -92,8 +92,11 @@ class Preparation:
             raise StatementError(
                 f"the operators of the query {stored.id} are not those of its checkpoint", hint=_NEW_NAME
             )
+        counts, levels = _counts(topics), len(pipeline.graph.levels)
         renewed = replace(
             stored,
+            # A query without state of an earlier release becomes a direct one.
+            reading=reading_of(plan.physical_plan, list(topics), counts, levels) if not levels else stored.reading,
             statement=named.query.statement_text,
             plan=document_of(named.query, plan),
             settings=relevant(named.query.config, plan),

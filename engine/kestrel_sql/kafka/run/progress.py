@@ -92,10 +92,15 @@ class QueryProgress:
     lag: dict[str, int] | None = None
     error: str = ""
     _rate: Rate = field(default_factory=Rate)
+    _read: dict[int, int] = field(default_factory=dict)
 
     def wrote(self, records: int) -> None:
         """Add records that the sink wrote."""
         self.rows_out += records
+
+    def read(self, batch: int, records: int) -> None:
+        """Say how many records a batch reads, if Spark does not read them itself and cannot report it."""
+        self._read[batch] = records
 
     def add(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
         """Add Spark's progress reports, some of which may be known; return whether a batch is new.
@@ -106,8 +111,8 @@ class QueryProgress:
         done = [report for report in reports if "addBatch" in report["durationMs"]]
         fresh = [report for report in done if int(report["batchId"]) > self.batch]
         for report in fresh:
-            rows = self._once(records_of(report), report)
             self.batch = int(report["batchId"])
+            rows = self._once(self._read.pop(self.batch, records_of(report)), report)
             self.batch_ms = report["durationMs"].get("triggerExecution")
             self.rows_in += rows
             self._rate.add(now(), rows)

@@ -14,7 +14,7 @@ from kestrel_sql.catalog.upgrade import check_plan_upgrade
 from kestrel_sql.dataflow.aggregates import CACHE_SIZES, has_cache
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
-from kestrel_sql.kafka.source.source import steps
+from kestrel_sql.kafka.source.reading import steps
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan

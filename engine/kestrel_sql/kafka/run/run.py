@@ -149,7 +149,7 @@ class ProductionRun:
                 stored=unit.stored,
                 pipeline=unit.pipeline,
                 around=around,
-                checkpoint=folder.path_of(unit.stored),
+                folder=folder.folder_of(unit.stored),
                 progress=QueryProgress(unit.stored.id, unit.stored.start),
                 batches=batches_of(
                     unit.stored,

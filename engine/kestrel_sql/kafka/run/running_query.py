@@ -19,6 +19,7 @@ from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, Regist
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.direct import DirectBatches, Work
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.shared_source import SharedPipeline
@@ -26,14 +27,17 @@ from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, forget, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
-from kestrel_sql.kafka.source.source import Reading, open_source
+from kestrel_sql.kafka.source.reading import Reading
+from kestrel_sql.kafka.source.source import completed, open_source, spark_source
 from kestrel_sql.kafka.source.whole_batches import WrittenBatches, watch
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
+from kestrel_sql.spark.io.arrow_passes import Passes, chained
+from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, uri_of
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
@@ -70,7 +74,8 @@ class RunningQuery:
     stored: StoredQuery
     pipeline: Pipeline | SharedPipeline
     around: Surroundings
-    checkpoint: str
+    folder: CheckpointPath
+    """Spark's checkpoint."""
     progress: QueryProgress
     failure: EngineError | None = None
     execution: Any = None
@@ -82,6 +87,7 @@ class RunningQuery:
     _sink: EngineError | None = None
     _before: str = ""
     _layout: Layout | None = None
+    _direct: DirectBatches | None = None
     _counted: int = -1
     _spanned: int = 0
     _callback: BatchCallback | None = None
@@ -115,14 +121,27 @@ class RunningQuery:
         spec = SourceSpec(
             config=around.config, partitions=partitions, start=stored.start, limit=limit, batches=around.batches
         )
-        records = open_source(around.spark, spec, Reading(stored.reading))
-        self._layout = likely_layout(around.config, self._name, _slots(around.spark))
-        end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
-        frame = self.pipeline.frame(records, stored.pages, partitions, end=end, has_task_pages=stored.has_task_pages)
+        reading = Reading(stored.reading)
+        if reading is Reading.DIRECT and self.pipeline.passes is not None:
+            function = chained((larger, *self.pipeline.passes))
+            work = Work.of(function, self._sinks)
+            self._direct = DirectBatches(self._name, around.config, stored.start, self.folder, work)
+            frame = spark_source(around.spark, spec)
+        else:
+            frame = self._distributed(open_source(around.spark, spec, reading))
         self._callback = BatchCallback(self._write)
         writer = frame.writeStream.foreachBatch(self._callback).queryName(stored.id).outputMode("update")
-        writer = writer.option("checkpointLocation", self.checkpoint)
+        writer = writer.option("checkpointLocation", uri_of(self.folder))
         return (writer.trigger(availableNow=True) if until_caught_up else writer).start()
+
+    def _distributed(self, records: Passes) -> DataFrame:
+        """What the pipeline makes of records, distributed to the writers of the sink."""
+        stored = self.stored
+        self._layout = likely_layout(self.around.config, self._name, _slots(self.around.spark))
+        end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
+        return self.pipeline.frame(
+            records, stored.pages, stored.partitions, end=end, has_task_pages=stored.has_task_pages
+        )
 
     @property
     def was_begun(self) -> bool:
@@ -195,7 +214,7 @@ class RunningQuery:
     def close(self) -> None:
         """Close the clients and connections of the query, which must have ended."""
         self._release()
-        forget(self.around.config, self._name)
+        forget(self.around.config, self._name if self._direct is None else self._direct.group)
 
     def _release(self) -> None:
         if self._callback is not None:
@@ -250,7 +269,18 @@ class RunningQuery:
             self.batches.leave()
 
     def _written(self, batch: DataFrame, number: int) -> Written:
-        around = self.around
+        around, slots = self.around, _slots(batch.sparkSession)
+        check = None if around.bad.limit is None else lambda entries: self._check(number, entries)
+        direct = self._direct
+        if direct is not None:
+            if not direct.is_begun_by_sink(number, slots, self._sinks):
+                context = batch.sparkSession.sparkContext
+                read, written = direct.write(
+                    context, number, delivery=around.delivery, run=around.run, slots=slots, check=check
+                )
+                self.progress.read(number, read)
+                return written
+            batch = self._distributed(completed(batch, self.stored.sources))
         return write_batch(
             batch,
             number,
@@ -258,10 +288,10 @@ class RunningQuery:
             config=around.config,
             delivery=around.delivery,
             run=around.run,
-            slots=_slots(batch.sparkSession),
+            slots=slots,
             sinks=self._sinks,
             distributed=self._layout,
-            check=None if around.bad.limit is None else lambda entries: self._check(number, entries),
+            check=check,
         )
 
     def _check(self, number: int, entries: Sequence[LogEntry]) -> None:
@@ -307,7 +337,7 @@ class RunningQuery:
         refused = re.findall(r"org\.apache\.kafka\.common\.config\.ConfigException: (.+)", text)
         if refused:
             return KafkaConfigError(refused[-1])
-        return error_of_text(self.checkpoint, text) or QueryError(f"{self.id}: {reason_of(text)}")
+        return error_of_text(uri_of(self.folder), text) or QueryError(f"{self.id}: {reason_of(text)}")
 
 
 def batches_of(

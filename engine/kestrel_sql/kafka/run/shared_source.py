@@ -16,7 +16,7 @@ from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Prepared
-from kestrel_sql.kafka.source.source import Reading
+from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes, chained
@@ -42,6 +42,11 @@ class SharedPipeline:
         """The topics that it writes."""
         return [*chain.from_iterable(each.sinks for each in self.pipelines)]
 
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """All of them as a pass over Arrow batches."""
+        return (_branched([chained(each.passes or ()) for each in self.pipelines]),)
+
     def frame(
         self,
         records: Passes,
@@ -53,8 +58,7 @@ class SharedPipeline:
     ) -> DataFrame:
         """Pass each batch of records through all pipelines; the arguments are those of `Pipeline.frame`."""
         function, schema = end
-        branches = [chained(each.passes or ()) for each in self.pipelines]
-        return records.through(larger).through(_branched(branches)).through(function).frame(schema)
+        return records.through(larger).through(chained(self.passes)).through(function).frame(schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +97,7 @@ def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:
 def can_share(query: Prepared) -> bool:
     """Whether a query keeps no state and reads one topic that it does not write."""
     topics = {sink.topic for sink in query.pipeline.sinks}
-    is_plain = query.stored.reading == Reading.PLAIN and not topics & {*query.stored.sources}
-    return is_plain and query.pipeline.passes is not None
+    return query.stored.reading == Reading.DIRECT and not topics & {*query.stored.sources}
 
 
 def parted(stored: StoredQuery, folder: CheckpointFolder) -> StoredQuery:

@@ -43,10 +43,15 @@ def distribute_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
     """
 
     def distribute(batches: Batches) -> Batches:
-        for batch in in_chunks(_opened(batches), _PIECE_ROWS, _PIECE_BYTES):
+        for batch in in_pieces(_opened(batches)):
             yield pa.RecordBatch.from_pylist([*_pieces(batch, layout, tails)], schema=_DISTRIBUTED)
 
     return distribute
+
+
+def in_pieces(batches: Batches) -> Batches:
+    """Concatenate the batches of a task, as far as it writes them at once."""
+    return in_chunks(batches, _PIECE_ROWS, _PIECE_BYTES)
 
 
 def merged(batches: Batches) -> Batches:
@@ -74,13 +79,19 @@ def _opened(batches: Batches) -> Batches:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 
 
-def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> Iterator[dict[str, object]]:
-    topics, ordinals = batch.column("topic"), batch.column("ordinal")
+def with_partitions(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> pa.RecordBatch:
+    """Add the column `partition` to rows of `WIRE_OUTPUT`; `tails` is as in `bare_keys`."""
+    topics = batch.column("topic")
     keys = bare_keys(topics, batch.column("key"), tails)
-    partitions = partitions_of(topics, keys, pc.list_element(ordinals, 0), layout.partitions)
-    slots = _slots(topics, partitions, layout.slots)
+    partitions = partitions_of(topics, keys, pc.list_element(batch.column("ordinal"), 0), layout.partitions)
+    return pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED)
+
+
+def _pieces(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> Iterator[dict[str, object]]:
+    partitioned = with_partitions(batch, layout, tails)
+    slots = _slots(batch.column("topic"), partitioned.column("partition"), layout.slots)
     order = np.argsort(small(slots), kind="stable")
-    rows = rows_at(pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED), order)
+    rows = rows_at(partitioned, order)
     sorted_slots = slots[order]
     bounds = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), len(order)]
     for start, end in pairwise(bounds):

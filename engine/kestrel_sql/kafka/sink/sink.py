@@ -8,7 +8,8 @@ Records are shuffled by topic-partition and sorted by ordinal. Each writer write
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -24,8 +25,8 @@ from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
-from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, Job, Share, entries_only
-from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, retried
+from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, WROTE, Job, Share, entries_in
+from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, Writer, retried
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.topics.records import LogEntry
 
@@ -33,7 +34,6 @@ _MAX_GROUPS = 64
 _ANSWER_S, _HEARD = 5.0, 20
 
 _owners: dict[str, dict[int, str]] = {}
-"""The worker that wrote each slot of a query last: its writer may be open still, all others of the slot are fenced."""
 
 _groups: Kept[str, _Group] = Kept(_MAX_GROUPS)
 
@@ -97,34 +97,36 @@ def write_batch(
             record.
     """
     transactional = delivery is Delivery.EXACTLY_ONCE
-    try:
+    with _answering(config, query):
         layout = _layout(
             config, query, batch_id, run, slots or _parallelism(frame), sinks=sinks, transactional=transactional
         )
-    except KafkaException as error:
-        reason = error.args[0]
-        said = "refuses access" if needed(reason) else "does not answer"
-        raise QueryError(
-            f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
-        ) from error
-    owners = _owners.setdefault(query, {})
-    job = Job(config, query, batch_id, run, layout, transactional, owners)
+    job = Job(config, query, batch_id, run, layout, transactional, owners(query))
     blobs = (
         frame
         if layout.distributes_as(distributed, sinks)
         else frame.mapInArrow(distribute_batches(layout, sinks or {}), DISTRIBUTED)
     )
-    rows = _reported(gathered(blobs, layout), job, check)
+    return outcome(job, _reported(gathered(blobs, layout), job, check))
+
+
+def outcome(job: Job, rows: Sequence[Mapping[str, Any]]) -> Written:
+    """Return the outcome of a batch from the rows of its report.
+
+    Raises:
+        QueryError: a task could not write its records.
+    """
     failed = [row for row in rows if row["what"] == FAILED]
     if failed:
         raise QueryError(
-            f"query {query}, batch {batch_id}: {failed[0]['message']}",
+            f"query {job.query}, batch {job.batch}: {failed[0]['message']}",
             hint="the records of this writer were not written",
         )
-    owners.update((row["slot"], row["worker"]) for row in rows if row["worker"])
+    wrote = [row for row in rows if row["what"] == WROTE]
+    owners(job.query).update((row["slot"], row["worker"]) for row in wrote if row["worker"])
     entries = sorted((row for row in rows if row["what"] == ENTRY), key=lambda row: row["ordinal"])
     return Written(
-        records=sum(row["records"] or 0 for row in rows), entries=tuple((row["q"], log_entry(row)) for row in entries)
+        records=sum(row["records"] for row in wrote), entries=tuple((row["q"], log_entry(row)) for row in entries)
     )
 
 
@@ -134,17 +136,64 @@ def _reported(blobs: DataFrame, job: Job, check: Callable[[Sequence[LogEntry]], 
         return list(blobs.mapInArrow(_task(job), REPORT).toArrow().to_pylist())
     held = blobs.persist()
     try:
-        found = held.mapInArrow(entries_only, REPORT).toArrow().to_pylist()
+        found = held.mapInArrow(lambda batches: entries_in(merged(batches)), REPORT).toArrow().to_pylist()
         check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
         return list(held.mapInArrow(_task(job), REPORT).toArrow().to_pylist())
     finally:
         held.unpersist()
 
 
+def owners(query: str) -> dict[int, str]:
+    """The worker that wrote each slot of a query last: its writer may be open still, others of the slot are fenced."""
+    return _owners.setdefault(query, {})
+
+
 def forget(config: KafkaConfig, query: str) -> None:
     """Close what is kept for a query that has ended."""
     _groups.take(config, query)
     _owners.pop(query, None)
+
+
+def layout_now(config: KafkaConfig, query: str, slots: int) -> Layout:
+    """Return the layout of the topics as they are.
+
+    Raises:
+        QueryError: the broker does not answer.
+    """
+    with _answering(config, query):
+        return Layout(slots, _partitions(_group(config, query), TIMEOUT))
+
+
+def fence(config: KafkaConfig, query: str, batch: int, slots: int, sinks: Iterable[str]) -> bool:
+    """Close the transactions of a query's writers; return whether one of them has written its share of a batch.
+
+    Raises:
+        QueryError: the broker does not answer.
+    """
+    with _answering(config, query):
+        group = _group(config, query)
+        written = {topic: count for topic, count in _partitions(group, TIMEOUT).items() if topic in {*sinks}}
+        most = max([slots, *(mark.slots for mark in _marks(group, written))])
+        for slot in range(most):
+            Writer(config, query, slot, frozenset(written), transactional=True)
+        return any(mark.number >= batch for mark in _marks(group, written))
+
+
+@contextmanager
+def _answering(config: KafkaConfig, query: str) -> Iterator[None]:
+    """Say it of a broker that does not answer, or refuses.
+
+    Raises:
+        QueryError: so it was.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        reason = error.args[0]
+        said = "refuses access" if needed(reason) else "does not answer"
+        raise QueryError(
+            f"query {query}: the broker {config.servers} {said}: {reason.str()}", hint=needed(reason)
+        ) from error
 
 
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
@@ -178,14 +227,14 @@ def _layout(
     partitions = _partitions(group, TIMEOUT)
     written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
     marks = _marks(group, written) if transactional else []
-    newer = next((mark for mark in marks if mark.batch > batch or mark.run > run), None)
+    newer = next((mark for mark in marks if mark.number > batch or mark.run > run), None)
     if newer is not None:
         raise QueryError(
-            f"query {query}: run {newer.run} has already written batch {newer.batch}, and this is batch {batch} of run"
+            f"query {query}: run {newer.run} has already written batch {newer.number}, and this is batch {batch} of run"
             f" {run}",
             hint="check whether the query runs elsewhere, or whether the checkpoint was restored from an older copy",
         )
-    for mark in (mark for mark in marks if mark.batch == batch):
+    for mark in (mark for mark in marks if mark.number == batch):
         slots = mark.slots or slots
         partitions.update(mark.partitions)
     return Layout(slots, partitions)

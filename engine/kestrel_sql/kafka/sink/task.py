@@ -18,9 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.sink.distribute import merged
-from kestrel_sql.kafka.sink.transaction import Layout, Mark, WriteError, Writer
+from kestrel_sql.kafka.sink.transaction import Layout, Marks, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED
 
 WROTE, ENTRY, FAILED = range(3)
@@ -68,10 +66,17 @@ class Job:
 
 @dataclass(slots=True)
 class Share:
-    """The records of a batch that one task writes."""
+    """The records of a batch that one task writes.
+
+    Its transaction commits the offsets up to which the task `reads`, if it reads the records of sources itself. Else it
+    commits the number of the batch, as the offset of the topic-partition of the first record: no other task writes to
+    this one, and it is the same when the batch is replayed.
+    """
 
     job: Job
     slot: int
+    reads: Marks = field(default_factory=dict)
+    _marks: Marks = field(default_factory=dict)
     _writer: Writer | None = None
     _is_done: bool = False
     _records: int = field(default=0)
@@ -115,32 +120,31 @@ class Share:
     def _open(self, batch: pa.RecordBatch) -> None:
         """Open or reuse a writer and begin a transaction, unless an earlier attempt of this batch was committed."""
         names = batch.column("topic").unique().to_pylist()
-        partition = batch.column("partition")[0].as_py()
         counts = self.job.layout.partitions
         topics = {name: counts[name] for name in names if name in counts}
         if names[0] not in topics:
             raise WriteError(f"topic {names[0]} does not exist")
-        position = (names[0], partition)
+        self._marks = self.reads or {(names[0], batch.column("partition")[0].as_py()): self.job.batch}
         _close_fenced(self.job)
         last = _writers.take(self.job.config, (self.job.query, self.slot))
-        if last is not None and last.serves(frozenset(topics)) and self._reuses(last, position, topics):
+        if last is not None and last.serves(frozenset(topics)) and self._reuses(last, topics):
             return
         writer = Writer(
             self.job.config, self.job.query, self.slot, frozenset(topics), transactional=self.job.transactional
         )
         if self.job.transactional:
-            self._is_done = self._is_written(writer.mark(position))
+            self._is_done = self._is_written(writer)
             if not self._is_done:
-                writer.begin(position, self.job.batch, self._metadata(topics))
+                writer.begin(self._marks, self._metadata(topics))
         self._writer = writer
 
-    def _reuses(self, writer: Writer, position: Position, topics: Mapping[str, int]) -> bool:
+    def _reuses(self, writer: Writer, topics: Mapping[str, int]) -> bool:
         """Begin a transaction with a writer of an earlier batch; False if it cannot."""
         if self.job.transactional:
-            self._is_done = writer.last == self.job.batch
+            self._is_done = writer.last == self._marks
             try:
                 if not self._is_done:
-                    writer.begin(position, self.job.batch, self._metadata(topics))
+                    writer.begin(self._marks, self._metadata(topics))
             except KafkaException:
                 return False
         self._writer = writer
@@ -149,15 +153,18 @@ class Share:
     def _metadata(self, topics: Mapping[str, int]) -> str:
         return self.job.layout.to_json(self.job.run, topics)
 
-    def _is_written(self, mark: Mark | None) -> bool:
-        if mark is None or mark.batch < self.job.batch:
-            return False
-        if mark.batch > self.job.batch or mark.run > self.job.run:
-            raise WriteError(
-                f"run {mark.run} has already written batch {mark.batch}: run {self.job.run} or its checkpoint is not"
-                " the latest"
-            )
-        return True
+    def _is_written(self, writer: Writer) -> bool:
+        """Whether an earlier attempt has committed the marks, all of them in one transaction."""
+        found = zip(self._marks.items(), writer.committed(self._marks), strict=True)
+        reached = [(position, mark) for (position, wanted), mark in found if mark and mark.number >= wanted]
+        for (topic, partition), mark in reached:
+            if mark.number > self._marks[topic, partition] or mark.run > self.job.run:
+                what = f"what {topic}, partition {partition}, holds up to offset" if self.reads else "batch"
+                raise WriteError(
+                    f"run {mark.run} has already written {what} {mark.number}: run {self.job.run} or its checkpoint is"
+                    " not the latest"
+                )
+        return bool(reached)
 
     def _commit(self) -> None:
         writer = self._writer
@@ -165,7 +172,7 @@ class Share:
             return
         if not self._is_done:
             if self.job.transactional:
-                writer.commit(self.job.batch)
+                writer.commit(self._marks)
             else:
                 writer.flush()
         _writers.keep(self.job.config, (self.job.query, self.slot), writer)
@@ -182,9 +189,9 @@ class Share:
             self._writer.abort()
 
 
-def entries_only(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the log entries of a batch as rows of `REPORT`, and write nothing; `batches` are those of `merged`."""
-    for batch in merged(batches):
+def entries_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the log entries of a batch as rows of `REPORT`, and write nothing."""
+    for batch in batches:
         kinds = batch.column("kind")
         if kinds.null_count < len(kinds):
             yield _entries(batch.filter(kinds.is_valid()))

@@ -2,9 +2,8 @@
 
 A producer with a transactional id, which stays open in a Python worker of Spark from batch to batch.
 
-The number of a batch is committed in the transaction that writes the batch, as an offset of the query's consumer group,
-so that either both are committed or neither. It is the offset of the topic-partition of the first record: no other
-writer of the batch writes to this partition, and it is the same when the batch is replayed.
+The marks of a batch are committed in the transaction that writes the batch, as offsets of a consumer group, so that
+either both are committed or neither.
 """
 
 from __future__ import annotations
@@ -127,9 +126,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A batch that a writer has committed."""
+    """What a writer has committed with a batch: the batch's number, or the offset up to which it has read."""
 
-    batch: int
+    number: int
     run: int
     slots: int
     partitions: Mapping[str, int]
@@ -151,6 +150,10 @@ CAUSE = ("src_topic", "src_part", "src_off")
 """The columns of a record to write (besides its headers), and of the source record that caused it."""
 
 
+Marks = Mapping[Position, int]
+"""Offsets of a consumer group that tell what a transaction has written."""
+
+
 class WriteError(Exception):
     """A batch could not be written; the message is for users."""
 
@@ -165,7 +168,8 @@ class Writer:
         self._topics = topics
         self._failed: list[tuple[KafkaError, Message]] = []
         self._sent: deque[pa.RecordBatch] = deque()
-        self.last: int | None = None
+        self.last: Marks = {}
+        """The marks of its last transaction."""
         settings = config.client(**_TUNING, batch_size=_batch_bytes(config, topics))
         if transactional:
             settings |= {"transactional.id": f"{query}-{slot}", "transaction.timeout.ms": _TRANSACTION_MS}
@@ -179,13 +183,13 @@ class Writer:
         """Return whether the producer was opened for these topics, and so with their size limits."""
         return topics <= self._topics
 
-    def mark(self, position: Position) -> Mark | None:
-        """Return the last committed batch whose first record has this topic-partition."""
-        (found,) = retried(lambda: committed_offsets(self._group, [TopicPartition(*position)], TIMEOUT))
-        return Mark.of(found)
+    def committed(self, positions: Iterable[Position]) -> list[Mark | None]:
+        """Return the last committed mark of each topic-partition."""
+        wanted = [TopicPartition(*position) for position in positions]
+        return [*map(Mark.of, retried(lambda: committed_offsets(self._group, wanted, TIMEOUT)))]
 
-    def begin(self, position: Position, batch: int, metadata: str) -> None:
-        """Begin a transaction that commits the number of the batch, with metadata, as the offset of a topic-partition.
+    def begin(self, marks: Marks, metadata: str) -> None:
+        """Begin a transaction that commits marks, with metadata.
 
         Raises:
             KafkaException: another writer has taken this transactional id, or the broker refuses.
@@ -193,8 +197,8 @@ class Writer:
         self._failed.clear()
         self._sent.clear()
         self._producer.begin_transaction()
-        offset = TopicPartition(*position, batch, metadata)
-        self._producer.send_offsets_to_transaction([offset], self._group.consumer_group_metadata(), TIMEOUT)
+        offsets = [TopicPartition(*position, number, metadata) for position, number in marks.items()]
+        self._producer.send_offsets_to_transaction(offsets, self._group.consumer_group_metadata(), TIMEOUT)
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Send records (columns of `SENT` and `CAUSE`).
@@ -225,8 +229,8 @@ class Writer:
             self._producer.poll(0)
             self._check()
 
-    def commit(self, batch: int) -> None:
-        """Commit the transaction, and remember the batch.
+    def commit(self, marks: Marks) -> None:
+        """Commit the transaction, and remember its marks.
 
         Raises:
             WriteError: the broker refused a record.
@@ -234,7 +238,7 @@ class Writer:
         """
         self.flush()
         retried(lambda: self._producer.commit_transaction(TIMEOUT))
-        self.last = batch
+        self.last = marks
 
     def flush(self) -> None:
         """Wait until the broker has all records.

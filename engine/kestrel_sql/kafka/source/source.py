@@ -5,9 +5,8 @@ Spark's own Kafka source, or the merged source if topics or partitions are merge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from enum import StrEnum
 from threading import Lock
 
 import numpy as np
@@ -19,32 +18,9 @@ from pyspark.sql.functions import sum as total
 from kestrel_sql.kafka.client.offsets import to_json
 from kestrel_sql.kafka.source.batch_counts import READ
 from kestrel_sql.kafka.source.merged_source import RECORDS, SourceSpec, merged_source
-from kestrel_sql.plan.step import Step
-from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
-from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
-from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1
+from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes
 from kestrel_sql.spark.io.topics import wire_input
-
-
-class Reading(StrEnum):
-    """The source of a query. It is stored in the manifest, because a checkpoint belongs to one source."""
-
-    PLAIN = "plain"
-    MERGED = "merged"
-
-
-REKEYED: tuple[type[Step], ...] = (
-    StreamGroupByV1,
-    StreamGroupByV2,
-    StreamSelectKeyV1,
-    StreamSelectKeyV2,
-    TableGroupByV1,
-    TableGroupByV2,
-    TableSelectKeyV1,
-    FkTableTableJoinV1,
-)
-"""Steps after which one task may get records of several partitions."""
 
 _registering = Lock()
 """Held until a frame has its source: Spark keeps what is registered for ever, so that all have one name."""
@@ -59,34 +35,11 @@ were fetched before.
 """
 
 
-def steps(step: Step) -> Iterator[Step]:
-    """Return a step and all steps upstream of it."""
-    yield step
-    for upstream in step.upstream:
-        yield from steps(upstream)
-
-
-def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
-    """Return the source that a query needs.
-
-    Merged if its state depends on several topics, or on several partitions after re-keying.
-    """
-    if len(topics) > 1:
-        return Reading.MERGED
-    mixes = (
-        levels > 0
-        and max(partitions.values(), default=1) > 1
-        and any(isinstance(step, REKEYED) for step in steps(plan))
-    )
-    return Reading.MERGED if mixes else Reading.PLAIN
-
-
 def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Passes:
     """Return the records as a stream with the columns of `WIRE_INPUT`."""
     if reading is Reading.MERGED:
         return Passes(_MergedRecords(spark, spec))
-    (topic,) = spec.partitions
-    return Passes(_plain(spark, spec)).through(_completed(topic))
+    return completed(spark_source(spark, spec), spec.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +58,10 @@ class _MergedRecords:
         return made.observe(READ, total(RECORDS).alias(READ)).where(col(RECORDS).isNull()).drop(RECORDS)
 
 
-def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
-    """Spark's source, with a Spark partition for each topic-partition, and only the columns that differ by record.
+def spark_source(spark: SparkSession, spec: SourceSpec) -> DataFrame:
+    """Return Spark's source with a Spark partition for each topic-partition, and the columns that differ by record.
 
-    Each column of a record costs Spark more on its way to Python than `_completed` takes for all.
+    Each of the others would cost Spark more on its way to Python than `completed` takes for all.
     """
     reader = (
         spark.readStream.format("kafka")
@@ -132,10 +85,14 @@ def _plain(spark: SparkSession, spec: SourceSpec) -> DataFrame:
     )
 
 
-def _completed(topic: str) -> Pass:
-    """Add the other columns of `WIRE_INPUT`; `feed` is the offset, because partitions are independent."""
+def completed(records: DataFrame, topics: Collection[str]) -> Passes:
+    """Add the other columns of `WIRE_INPUT` to the records of a topic that Spark has read.
 
-    def completed(batches: Batches) -> Batches:
+    `feed` is the offset, because partitions are independent.
+    """
+    (topic,) = topics
+
+    def complete(batches: Batches) -> Batches:
         for batch in batches:
             columns = {
                 "q": pa.array(np.zeros(batch.num_rows, np.int32)),
@@ -144,7 +101,7 @@ def _completed(topic: str) -> Pass:
             }
             yield wire_input(batch, columns)
 
-    return completed
+    return Passes(records).through(complete)
 
 
 def _assignment(spec: SourceSpec) -> str:

@@ -25,7 +25,8 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.run.running_query import reason_of
 from kestrel_sql.kafka.source.merged_source import SourceSpec
-from kestrel_sql.kafka.source.source import open_source, reading_of
+from kestrel_sql.kafka.source.reading import reading_of
+from kestrel_sql.kafka.source.source import open_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError

@@ -378,7 +378,7 @@ class BrokerQueries:
             stored=prepared.stored,
             pipeline=prepared.pipeline,
             around=around,
-            checkpoint=self.folder.path_of(prepared.stored),
+            folder=self.folder.folder_of(prepared.stored),
             progress=known.progress,
             batches=batches_of(
                 prepared.stored,

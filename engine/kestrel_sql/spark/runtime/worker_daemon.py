@@ -19,8 +19,7 @@ PRELOADED = (
     "pyspark.worker",
     "pyspark.sql.streaming.stateful_processor_util",
     "kestrel_sql.spark.pipeline.pipeline",
-    "kestrel_sql.kafka.sink.task",
-    "kestrel_sql.kafka.source.merged_source",
+    "kestrel_sql.kafka.direct",
 )
 
 _TASKS = "pyspark.worker"

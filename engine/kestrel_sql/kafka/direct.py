@@ -1,0 +1,198 @@
+"""Reads, computes and writes a batch of a query without state in one job (docs/adr/0047).
+
+Spark plans the batch: which offsets of the source it spans. Each task takes some partitions of the source, and writes
+what comes of their records in one transaction, which also commits the offsets that it has read. So a batch that is
+repeated finds what its first attempt has written, whatever the tasks that wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import SparkContext, cloudpickle
+
+from kestrel_sql.dataflow.log_entries import log_entry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Offsets
+from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
+from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, layout_now, outcome, owners
+from kestrel_sql.kafka.sink.task import Job, Share, entries_in
+from kestrel_sql.kafka.source.merged_source import read_ranges
+from kestrel_sql.kafka.source.ranges import Range
+from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
+from kestrel_sql.spark.io.arrow_passes import Batches, Pass
+from kestrel_sql.spark.io.topics import ARROW_OUTPUT, wire_input
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
+from kestrel_sql.topics.records import LogEntry
+
+READ = -1
+"""The kind of a row that counts the records which a task has read; others are as in `kestrel_sql.kafka.sink.task`."""
+
+_MAX_FUNCTIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the tasks of a query do with records.
+
+    `function` makes rows of `WIRE_OUTPUT` of rows of `WIRE_INPUT`, and is pickled. `tails` is as in
+    `kestrel_sql.kafka.sink.partitioner.bare_keys`.
+    """
+
+    function: bytes
+    digest: bytes
+    tails: Mapping[str, int]
+
+    @staticmethod
+    def of(function: Pass, tails: Mapping[str, int]) -> Work:
+        """Pickle a function, once for all batches."""
+        pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+        return Work(pickled, hashlib.sha256(pickled).digest(), tails)
+
+
+@dataclass(slots=True)
+class DirectBatches:
+    """The batches of a query without state.
+
+    Attributes:
+        query: the name of the query, from which those of its consumer group and transactional ids are made.
+        config: the broker.
+        start: the offsets where the first batch begins.
+        folder: Spark's checkpoint, whose log says which offsets a batch spans.
+        work: what is done with the records.
+    """
+
+    query: str
+    config: KafkaConfig
+    start: Offsets
+    folder: CheckpointPath
+    work: Work
+    _interrupted: int | None = field(init=False)
+    _last: tuple[int, Offsets] = field(init=False)
+    """The last batch, and the offsets where it ends."""
+
+    def __post_init__(self) -> None:
+        """Look whether a batch was begun by an earlier process."""
+        self._interrupted = unfinished_batch(self.folder)
+        self._last = (-1, self.start)
+
+    @property
+    def group(self) -> str:
+        """The consumer group that has the offsets of the source, which is not that of the sink (ADR 16)."""
+        return f"{self.query}-source"
+
+    def is_begun_by_sink(self, batch: int, slots: int, sinks: Iterable[str]) -> bool:
+        """Whether the sink of an earlier release has written a part of a batch, which it then has to finish.
+
+        Raises:
+            QueryError: the broker does not answer.
+        """
+        return batch == self._interrupted and fence(self.config, self.query, batch, slots, sinks)
+
+    def write(
+        self,
+        spark: SparkContext,
+        batch: int,
+        *,
+        delivery: Delivery,
+        run: int,
+        slots: int,
+        check: Callable[[Sequence[LogEntry]], None] | None = None,
+    ) -> tuple[int, Written]:
+        """Write a batch; returns how many records were read, and what was written.
+
+        The arguments are those of `kestrel_sql.kafka.sink.sink.write_batch`. With `check` the batch is first computed
+        without writing it.
+
+        Raises:
+            QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
+                record.
+        """
+        shares = self._shares(batch, slots)
+        if not shares:
+            return 0, Written(records=0, entries=())
+        layout = layout_now(self.config, self.group, slots)
+        transactional = delivery is Delivery.EXACTLY_ONCE
+        job = Job(self.config, self.group, batch, run, layout, transactional, owners(self.group))
+        tasks = spark.parallelize(shares, len(shares))
+        if check is not None:
+            found = tasks.flatMap(partial(_computed, job, self.work)).collect()
+            check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
+        rows = tasks.flatMap(partial(_written, job, self.work)).collect()
+        return sum(row["records"] for row in rows if row["what"] == READ), outcome(job, rows)
+
+    def _shares(self, batch: int, slots: int) -> list[tuple[int, list[Range]]]:
+        """The ranges of a batch by slot.
+
+        A partition keeps its slot for as long as there is the checkpoint, which fixes the number of slots.
+        """
+        number, start = self._last
+        if number != batch - 1:
+            start = {**self.start, **offsets_of(self.folder, batch - 1)}
+        ends = offsets_of(self.folder, batch)
+        self._last = batch, {**start, **ends}
+        shares: dict[int, list[Range]] = defaultdict(list)
+        for (topic, partition), end in sorted(ends.items()):
+            if end > start[topic, partition]:
+                shares[partition % slots].append(Range(topic, partition, start[topic, partition], end))
+        return [*shares.items()]
+
+
+def _written(job: Job, work: Work, share: tuple[int, Sequence[Range]]) -> Iterator[dict[str, Any]]:
+    slot, ranges = share
+    records = _Records(job, ranges)
+    writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
+    for rows in writer.write(_outputs(job, work, records)):
+        yield from rows.to_pylist()
+    yield {"what": READ, "records": records.read}
+
+
+def _computed(job: Job, work: Work, share: tuple[int, Sequence[Range]]) -> Iterator[dict[str, Any]]:
+    for rows in entries_in(_outputs(job, work, _Records(job, share[1]))):
+        yield from rows.to_pylist()
+
+
+class _Records:
+    """The records of ranges as rows of `WIRE_INPUT`, whose number is their offset: partitions are independent."""
+
+    def __init__(self, job: Job, ranges: Sequence[Range]) -> None:
+        self._job, self._ranges = job, ranges
+        self.read = 0
+
+    def __iter__(self) -> Batches:
+        for pieces in read_ranges(self._job.config, self._ranges):
+            for piece in pieces:
+                rows, count = piece.rows, piece.rows.num_rows
+                self.read += count
+                columns = {
+                    "q": pa.array(np.zeros(count, np.int32)),
+                    "feed": rows.column("off"),
+                    "part": pa.array(np.full(count, piece.wanted.partition, np.int32)),
+                }
+                yield wire_input(rows, columns)
+
+
+def _outputs(job: Job, work: Work, records: _Records) -> Batches:
+    function = _function(work)
+    for batch in in_pieces(function(iter(records))):
+        yield with_partitions(pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT), job.layout, work.tails)
+
+
+_functions: dict[bytes, Pass] = {}
+"""The functions that this worker has unpickled."""
+
+
+def _function(work: Work) -> Pass:
+    if work.digest not in _functions:
+        while len(_functions) >= _MAX_FUNCTIONS:
+            del _functions[next(iter(_functions))]
+        _functions[work.digest] = pickle.loads(work.function)
+    return _functions[work.digest]
