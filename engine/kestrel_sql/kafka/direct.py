@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, layout_now, outcome, owners
-from kestrel_sql.kafka.sink.task import Job, Share, entries_in
+from kestrel_sql.kafka.sink.task import Job, Share, entries_in, this_worker
 from kestrel_sql.kafka.source.merged_source import read_ranges
 from kestrel_sql.kafka.source.ranges import Range
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
@@ -37,6 +40,9 @@ READ = -1
 """The kind of a row that counts the records which a task has read; others are as in `kestrel_sql.kafka.sink.task`."""
 
 _MAX_FUNCTIONS = 64
+
+_TURN_S = 0.005
+"""How long a worker leaves a slot to the one that has written it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +71,22 @@ class DirectBatches:
     Attributes:
         query: the name of the query, from which those of its consumer group and transactional ids are made.
         config: the broker.
+        delivery: the guarantee.
+        run: the number of the start from the checkpoint.
         start: the offsets where the first batch begins.
         folder: Spark's checkpoint, whose log says which offsets a batch spans.
         work: what is done with the records.
+        claims: a folder where the tasks of a batch claim their slots, if all of them run on this machine.
     """
 
     query: str
     config: KafkaConfig
+    delivery: Delivery
+    run: int
     start: Offsets
     folder: CheckpointPath
     work: Work
+    claims: Path | None = None
     _interrupted: int | None = field(init=False)
     _last: tuple[int, Offsets] = field(init=False)
     """The last batch, and the offsets where it ends."""
@@ -95,22 +107,20 @@ class DirectBatches:
         Raises:
             QueryError: the broker does not answer.
         """
-        return batch == self._interrupted and fence(self.config, self.query, batch, slots, sinks)
+        is_possible = self.delivery is Delivery.EXACTLY_ONCE and batch == self._interrupted
+        return is_possible and fence(self.config, self.query, batch, slots, sinks)
 
     def write(
         self,
         spark: SparkContext,
         batch: int,
-        *,
-        delivery: Delivery,
-        run: int,
         slots: int,
         check: Callable[[Sequence[LogEntry]], None] | None = None,
     ) -> tuple[int, Written]:
         """Write a batch; returns how many records were read, and what was written.
 
-        The arguments are those of `kestrel_sql.kafka.sink.sink.write_batch`. With `check` the batch is first computed
-        without writing it.
+        `slots` and `check` are as in `kestrel_sql.kafka.sink.sink.write_batch`. With `check` the batch is computed once
+        more before, without writing it.
 
         Raises:
             QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
@@ -120,16 +130,22 @@ class DirectBatches:
         if not shares:
             return 0, Written(records=0, entries=())
         layout = layout_now(self.config, self.group, slots)
-        transactional = delivery is Delivery.EXACTLY_ONCE
-        job = Job(self.config, self.group, batch, run, layout, transactional, owners(self.group))
+        transactional = self.delivery is Delivery.EXACTLY_ONCE
+        job = Job(self.config, self.group, batch, self.run, layout, transactional, owners(self.group))
         tasks = spark.parallelize(shares, len(shares))
         if check is not None:
             found = tasks.flatMap(partial(_computed, job, self.work)).collect()
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        rows = tasks.flatMap(partial(_written, job, self.work)).collect()
+        if self.claims is None:
+            rows = tasks.flatMap(partial(_written, job, self.work)).collect()
+        else:
+            with TemporaryDirectory(prefix=f"{batch}-", dir=self.claims) as claims:
+                # Each worker gets a task, so that the one which has written a slot before can take it.
+                each = spark.parallelize(range(slots), slots)
+                rows = each.flatMap(partial(_claimed, job, self.work, shares, Path(claims))).collect()
         return sum(row["records"] for row in rows if row["what"] == READ), outcome(job, rows)
 
-    def _shares(self, batch: int, slots: int) -> list[tuple[int, list[Range]]]:
+    def _shares(self, batch: int, slots: int) -> list[_Share]:
         """The ranges of a batch by slot.
 
         A partition keeps its slot for as long as there is the checkpoint, which fixes the number of slots.
@@ -146,7 +162,11 @@ class DirectBatches:
         return [*shares.items()]
 
 
-def _written(job: Job, work: Work, share: tuple[int, Sequence[Range]]) -> Iterator[dict[str, Any]]:
+_Share = tuple[int, Sequence[Range]]
+"""A slot, and what it reads."""
+
+
+def _written(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
     slot, ranges = share
     records = _Records(job, ranges)
     writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
@@ -155,7 +175,31 @@ def _written(job: Job, work: Work, share: tuple[int, Sequence[Range]]) -> Iterat
     yield {"what": READ, "records": records.read}
 
 
-def _computed(job: Job, work: Work, share: tuple[int, Sequence[Range]]) -> Iterator[dict[str, Any]]:
+def _claimed(job: Job, work: Work, shares: Sequence[_Share], claims: Path, _task: int) -> Iterator[dict[str, Any]]:
+    """Write the share of a slot that no other task has claimed, preferably of one that this worker has written.
+
+    Spark gives tasks to workers in turn. A worker that writes a slot after another one has to open its writer anew,
+    which takes longer than a small batch.
+    """
+    own = [share for share in shares if job.owners.get(share[0]) == this_worker()]
+    mine = next((share for share in own if _claim(claims, share)), None)
+    if mine is None:
+        others = [share for share in shares if share not in own]
+        if others and all(slot in job.owners for slot, _ in others):
+            time.sleep(_TURN_S)
+        mine = next((share for share in others if _claim(claims, share)), None)
+    return iter(()) if mine is None else _written(job, work, mine)
+
+
+def _claim(claims: Path, share: _Share) -> bool:
+    try:
+        (claims / str(share[0])).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _computed(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
     for rows in entries_in(_outputs(job, work, _Records(job, share[1]))):
         yield from rows.to_pylist()
 

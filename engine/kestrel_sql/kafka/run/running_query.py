@@ -19,6 +19,7 @@ from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, Regist
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.direct import DirectBatches, Work
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
@@ -125,7 +126,16 @@ class RunningQuery:
         if reading is Reading.DIRECT and self.pipeline.passes is not None:
             function = chained((larger, *self.pipeline.passes))
             work = Work.of(function, self._sinks)
-            self._direct = DirectBatches(self._name, around.config, stored.start, self.folder, work)
+            self._direct = DirectBatches(
+                query=self._name,
+                config=around.config,
+                delivery=around.delivery,
+                run=around.run,
+                start=stored.start,
+                folder=self.folder,
+                work=work,
+                claims=None if is_cluster(around.spark.sparkContext.master or "") else around.batches,
+            )
             frame = spark_source(around.spark, spec)
         else:
             frame = self._distributed(open_source(around.spark, spec, reading))
@@ -274,10 +284,7 @@ class RunningQuery:
         direct = self._direct
         if direct is not None:
             if not direct.is_begun_by_sink(number, slots, self._sinks):
-                context = batch.sparkSession.sparkContext
-                read, written = direct.write(
-                    context, number, delivery=around.delivery, run=around.run, slots=slots, check=check
-                )
+                read, written = direct.write(batch.sparkSession.sparkContext, number, slots, check)
                 self.progress.read(number, read)
                 return written
             batch = self._distributed(completed(batch, self.stored.sources))

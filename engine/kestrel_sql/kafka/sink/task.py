@@ -99,7 +99,7 @@ class Share:
             self._abort()
             yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._message(error)}], schema=_REPORT)
         else:
-            worker = None if self._writer is None else _worker()
+            worker = None if self._writer is None else this_worker()
             wrote = {"what": WROTE, "records": self._records, "slot": self.slot, "worker": worker}
             yield pa.RecordBatch.from_pylist([wrote], schema=_REPORT)
 
@@ -197,14 +197,15 @@ def entries_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _entries(batch.filter(kinds.is_valid()))
 
 
-def _worker() -> str:
+def this_worker() -> str:
+    """The name of this process."""
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
 def _close_fenced(job: Job) -> None:
     """Close the writers of slots that another worker has written since: a fenced one only keeps its connections."""
     for query, slot in _writers:
-        if query == job.query and job.owners.get(slot) != _worker():
+        if query == job.query and job.owners.get(slot) != this_worker():
             _writers.take(job.config, (query, slot))
 
 

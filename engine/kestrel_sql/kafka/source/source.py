@@ -59,10 +59,7 @@ class _MergedRecords:
 
 
 def spark_source(spark: SparkSession, spec: SourceSpec) -> DataFrame:
-    """Return Spark's source with a Spark partition for each topic-partition, and the columns that differ by record.
-
-    Each of the others would cost Spark more on its way to Python than `completed` takes for all.
-    """
+    """Return Spark's source, with a Spark partition for each topic-partition."""
     reader = (
         spark.readStream.format("kafka")
         .options(**PROMPT)
@@ -74,21 +71,14 @@ def spark_source(spark: SparkSession, spec: SourceSpec) -> DataFrame:
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", spec.limit)
     )
-    return reader.load().selectExpr(
-        "partition AS part",
-        "offset AS off",
-        "unix_millis(timestamp) AS ts",
-        "key",
-        "value",
-        # Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
-        "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)) AS headers",
-    )
+    return reader.load()
 
 
 def completed(records: DataFrame, topics: Collection[str]) -> Passes:
-    """Add the other columns of `WIRE_INPUT` to the records of a topic that Spark has read.
+    """Return the records of a topic that Spark's source gives with the columns of `WIRE_INPUT`.
 
-    `feed` is the offset, because partitions are independent.
+    Only the columns that differ by record go to Python: each of the others would cost Spark more than adding it here
+    does for all. `feed` is the offset, because partitions are independent.
     """
     (topic,) = topics
 
@@ -101,7 +91,16 @@ def completed(records: DataFrame, topics: Collection[str]) -> Passes:
             }
             yield wire_input(batch, columns)
 
-    return Passes(records).through(complete)
+    found = records.selectExpr(
+        "partition AS part",
+        "offset AS off",
+        "unix_millis(timestamp) AS ts",
+        "key",
+        "value",
+        # Spark's conversion to Arrow is quadratic in the number of consecutive NULL arrays.
+        "coalesce(headers, CAST(array() AS ARRAY<STRUCT<key: STRING, value: BINARY>>)) AS headers",
+    )
+    return Passes(found).through(complete)
 
 
 def _assignment(spec: SourceSpec) -> str:
