@@ -28,6 +28,7 @@ from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, layout_now, outcome, owners
 from kestrel_sql.kafka.sink.task import Job, Share, entries_in, this_worker
+from kestrel_sql.kafka.source.merge import TimeMerge
 from kestrel_sql.kafka.source.merged_source import read_ranges
 from kestrel_sql.kafka.source.ranges import Range
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
@@ -205,23 +206,32 @@ def _computed(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
 
 
 class _Records:
-    """The records of ranges as rows of `WIRE_INPUT`, whose number is their offset: partitions are independent."""
+    """The records of ranges as rows of `WIRE_INPUT`, in the order of their timestamps.
+
+    Their number is their offset, because partitions are independent.
+    """
 
     def __init__(self, job: Job, ranges: Sequence[Range]) -> None:
         self._job, self._ranges = job, ranges
         self.read = 0
 
     def __iter__(self) -> Batches:
+        merge = TimeMerge(len(self._ranges))
         for pieces in read_ranges(self._job.config, self._ranges):
             for piece in pieces:
-                rows, count = piece.rows, piece.rows.num_rows
+                number, count = self._ranges.index(piece.wanted), piece.rows.num_rows
                 self.read += count
                 columns = {
                     "q": pa.array(np.zeros(count, np.int32)),
-                    "feed": rows.column("off"),
+                    "feed": piece.rows.column("off"),
                     "part": pa.array(np.full(count, piece.wanted.partition, np.int32)),
                 }
-                yield wire_input(rows, columns)
+                merge.offer(number, wire_input(piece.rows, columns))
+                if piece.is_last:
+                    merge.end(number)
+            rows = merge.take()
+            if rows is not None:
+                yield rows
 
 
 def _outputs(job: Job, work: Work, records: _Records) -> Batches:

@@ -17,7 +17,7 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.reading import reading_of
+from kestrel_sql.kafka.source.reading import Reading, reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
@@ -64,7 +64,7 @@ class Preparation:
             statement=query.statement_text,
             plan=document_of(query, query.plan),
             settings=relevant(query.config, query.plan),
-            reading=reading_of(query.plan.physical_plan, list(topics), _counts(topics), len(pipeline.graph.levels)),
+            reading=self._reading(query.plan, topics, pipeline),
             sources=topics,
             start=self._start(query.config, positions),
             pages=pipeline.new_pages(_counts(topics)),
@@ -92,11 +92,10 @@ class Preparation:
             raise StatementError(
                 f"the operators of the query {stored.id} are not those of its checkpoint", hint=_NEW_NAME
             )
-        counts, levels = _counts(topics), len(pipeline.graph.levels)
         renewed = replace(
             stored,
-            # A query without state of an earlier release becomes a direct one.
-            reading=reading_of(plan.physical_plan, list(topics), counts, levels) if not levels else stored.reading,
+            # A query without state of an earlier release becomes a direct one, for ever.
+            reading=Reading.DIRECT if self._reading(plan, topics, pipeline) is Reading.DIRECT else stored.reading,
             statement=named.query.statement_text,
             plan=document_of(named.query, plan),
             settings=relevant(named.query.config, plan),
@@ -117,6 +116,9 @@ class Preparation:
         topics = {topic: found[topic] for topic in wanted}
         check_partitions(plan.physical_plan, _counts(topics))
         return topics, pipeline
+
+    def _reading(self, plan: QueryPlan, topics: Mapping[str, Topic], pipeline: Pipeline) -> Reading:
+        return reading_of(plan.physical_plan, list(topics), _counts(topics), len(pipeline.graph.levels))
 
     def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
         check_acls(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.graph.sinks})

@@ -82,7 +82,7 @@ def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:
     for query in prepared:
         if query.is_new and can_share(query):
             stored = query.stored
-            alike[tuple(stored.sources.items()), tuple(sorted(stored.start.items()))].append(query)
+            alike[stored.reading, tuple(stored.sources.items()), tuple(sorted(stored.start.items()))].append(query)
     names: dict[str, str] = {}
     for number, queries in enumerate((each for each in alike.values() if len(each) > 1), start=1):
         (topic,) = queries[0].stored.sources
@@ -97,7 +97,7 @@ def shared(prepared: Sequence[Prepared], run: int) -> list[Prepared]:
 def can_share(query: Prepared) -> bool:
     """Whether a query keeps no state and reads one topic that it does not write."""
     topics = {sink.topic for sink in query.pipeline.sinks}
-    return query.stored.reading == Reading.DIRECT and not topics & {*query.stored.sources}
+    return query.pipeline.passes is not None and not topics & {*query.stored.sources}
 
 
 def parted(stored: StoredQuery, folder: CheckpointFolder) -> StoredQuery:
@@ -127,7 +127,9 @@ def units(prepared: Sequence[Prepared]) -> Iterator[Unit]:
         if not first.stored.shared:
             yield Unit(stored=first.stored, pipeline=first.pipeline)
             continue
-        stored = replace(first.stored, name=name, id=name, statement="", plan={}, settings={})
+        is_direct = all(query.stored.reading == Reading.DIRECT for query in queries)
+        reading = Reading.DIRECT if is_direct else Reading.PLAIN
+        stored = replace(first.stored, name=name, id=name, statement="", plan={}, settings={}, reading=reading)
         yield Unit(stored=stored, pipeline=SharedPipeline([query.pipeline for query in queries]))
 
 

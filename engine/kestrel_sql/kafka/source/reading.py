@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
+from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1
 
@@ -17,7 +18,7 @@ class Reading(StrEnum):
     PLAIN = "plain"
     MERGED = "merged"
     DIRECT = "direct"
-    """Spark only plans the batches: without state, the tasks that write the records read them, too."""
+    """Spark only plans the batches: the tasks that write the records read them, too (ADR 47)."""
 
 
 REKEYED: tuple[type[Step], ...] = (
@@ -32,6 +33,9 @@ REKEYED: tuple[type[Step], ...] = (
 )
 """Steps after which one task may get records of several partitions."""
 
+INGESTED: tuple[type[Step], ...] = (KafkaStreamSourceV1, KafkaTableSourceV1)
+"""Sources whose keys may come from elsewhere in a message."""
+
 
 def steps(step: Step) -> Iterator[Step]:
     """Return a step and all steps upstream of it."""
@@ -43,11 +47,13 @@ def steps(step: Step) -> Iterator[Step]:
 def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
     """Return the source that a query needs.
 
-    Merged if its state depends on several topics, or on several partitions after re-keying.
+    Merged if its state depends on several topics, or on several partitions after re-keying. Direct if it keeps no state
+    and no key changes, so that a partition of its sink gets the records of one task.
     """
-    if levels == 0:
-        return Reading.DIRECT
     if len(topics) > 1:
         return Reading.MERGED
-    mixes = max(partitions.values(), default=1) > 1 and any(isinstance(step, REKEYED) for step in steps(plan))
-    return Reading.MERGED if mixes else Reading.PLAIN
+    is_rekeyed = any(isinstance(step, REKEYED) for step in steps(plan))
+    if levels == 0:
+        has_own_keys = any(isinstance(step, INGESTED) for step in steps(plan))
+        return Reading.PLAIN if is_rekeyed or has_own_keys else Reading.DIRECT
+    return Reading.MERGED if is_rekeyed and max(partitions.values(), default=1) > 1 else Reading.PLAIN
