@@ -57,7 +57,7 @@ _NOWHERE = Span(1, 1, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a statement: `rows` of a query or of SHOW and DESCRIBE, or a `message`."""
+    """The answer to a statement: `rows` of a query or of SHOW and DESCRIBE, or a `message`, also the lines of PRINT."""
 
     rows: list[Row]
     message: str = ""
@@ -369,7 +369,7 @@ def _result(answer: Answer) -> Result:
     rows = [
         {name: convert(value) for name, convert, value in zip(names, converts, row, strict=True)} for row in answer.rows
     ]
-    return Result(rows, answer.message)
+    return Result(rows, "\n".join(filter(None, (*answer.lines, answer.message))))
 
 
 def _schema(source: Source) -> pa.Schema:

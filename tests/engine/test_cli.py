@@ -76,10 +76,10 @@ def test_the_shell_says_what_each_statement_did(capsys: pytest.CaptureFixture[st
         "Created query with ID INSERTQUERY_1",
         "Registered custom type with name 'POINT' and SQL type STRUCT<`X` INTEGER>",
         "Stream S altered.",
-        "terminated: CSAS_T_0",
-        "T already exists",
+        "Query terminated.",
+        "Cannot add stream `T`: A stream with the same name already exists.",
         "Done",
-        "terminated: INSERTQUERY_1",
+        "Query terminated.",
         "Source `T` (topic: T) was dropped.",
     ]
 

@@ -41,7 +41,7 @@ def cases() -> list[Case]:
     loaded = load_all(find_files([ROOT / "test-cases" / "front-doors"]))
     assert not loaded.errors
     found = [case for case in loaded.cases if not isinstance(case, ScriptCase)]
-    return [case for case in found if not (isinstance(case, RestCase) and case.is_of_the_shell)]
+    return [case for case in found if not (isinstance(case, RestCase) and case.prints)]
 
 
 def share(found: list[Case]) -> list[Case]:

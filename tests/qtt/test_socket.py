@@ -16,9 +16,9 @@ def test_cases_pass_over_a_socket_as_in_process(capsys: pytest.CaptureFixture[st
     assert "passed" in capsys.readouterr().out
 
 
-def test_tables_of_the_shell_are_left_out_and_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", _FILE.format("admin"), "--server", "-k", "explained"]) == ExitCode.NO_CASES
-    assert "tables of the shell are not run over a" in capsys.readouterr().err
+def test_cases_of_print_are_left_out_and_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", _FILE.format("admin"), "--server", "-k", "printed"]) == ExitCode.NO_CASES
+    assert "cases of PRINT are not run over a" in capsys.readouterr().err
 
 
 def test_cuts_are_for_runs_in_memory(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,17 @@
-"""Defines the answer to a statement: a table, a message or both."""
+"""Defines the answer to a statement: an entity of ksqlDB's API, a table, a message."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, SqlType
+
+Entity = dict[str, Any]
+"""A JSON object with `@type`, as the API of ksqlDB answers a statement."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,6 +27,7 @@ class Answer:
         lines: rows that are lines of text, where there is no table.
         tombstones: the indexes of rows that are tombstones, which delete a key.
         limited: whether a LIMIT ended the answer.
+        entity: what a server answers; None for the answer to a query and to PRINT.
     """
 
     columns: tuple[Column, ...] = ()
@@ -31,6 +36,7 @@ class Answer:
     lines: tuple[str, ...] = ()
     tombstones: frozenset[int] = frozenset()
     limited: bool = False
+    entity: Entity | None = None
 
 
 def message_answer(message: str) -> Answer:

@@ -1,11 +1,12 @@
-"""Answers PRINT with the records of a topic, read in the formats of a source over the topic."""
+"""Answers PRINT with a line for each record of a topic, read in the formats of a source over the topic."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kestrel_sql.admin.answer import Answer, table
+from kestrel_sql.admin.answer import Answer, moment
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import SerdeError, StatementError
@@ -15,7 +16,16 @@ from kestrel_sql.java.utf16 import encodable
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
-from kestrel_sql.types.sql_types import BIGINT, INTEGER
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, SqlType
+
+_STRING = "KAFKA_STRING"
+_NUMBERS: Mapping[SqlType, Sequence[str]] = {
+    INTEGER: ("KAFKA_INT",),
+    BIGINT: ("KAFKA_BIGINT", "KAFKA_DOUBLE"),
+    DOUBLE: ("KAFKA_BIGINT", "KAFKA_DOUBLE"),
+}
+"""The formats of numbers that have as many bytes."""
 
 
 def print_topic(statement: PrintTopic, view: EngineView) -> Answer:
@@ -25,10 +35,8 @@ def print_topic(statement: PrintTopic, view: EngineView) -> Answer:
         StatementError: the topic does not exist.
     """
     source = printed_source(statement, view)
-    records = view.broker.records(statement.topic)[:: max(1, statement.interval or 1)]
-    shown = records if statement.limit is None else records[: statement.limit]
-    rows = ((r.timestamp, r.partition, r.offset, *printed_key_and_value(r, source, view)) for r in shown)
-    return table((("Rowtime", BIGINT), ("Partition", INTEGER), ("Offset", BIGINT), "Key", "Value"), rows)
+    records = view.broker.records(statement.topic)[:: max(1, statement.interval or 1)][: statement.limit]
+    return Answer(lines=(*format_lines(source), *(print_line(record, source, view) for record in records)))
 
 
 def printed_source(statement: PrintTopic, view: EngineView) -> Source | None:
@@ -46,9 +54,37 @@ def printed_source(statement: PrintTopic, view: EngineView) -> Source | None:
     return next(iter(view.session.sources_of_topic(statement.topic)), None)
 
 
-def printed_key_and_value(record: Record, source: Source | None, view: EngineView) -> tuple[str, str]:
-    """Return the key and the value of a record as text."""
-    return _text(record, Side.KEY, source, view), _text(record, Side.VALUE, source, view)
+def format_lines(source: Source | None) -> Sequence[str]:
+    """What comes before the records: the formats that ksqlDB would take their keys and values for."""
+    if source is None:
+        return [f"Key format: {_STRING}", f"Value format: {_STRING}"]
+    formats, schema = source.message_formats, source.schema
+    keys = _guesses(formats.key_format.format, schema.key)
+    if source.window is not None:
+        kinds = ("SESSION",) if source.window.type.value == "SESSION" else ("HOPPING", "TUMBLING")
+        keys = [f"{kind}({key})" for key in keys for kind in kinds]
+    values = _guesses(formats.value_format.format, schema.value)
+    return [f"Key format: {' or '.join(keys)}", f"Value format: {' or '.join(values)}"]
+
+
+def _guesses(form: str, columns: Sequence[Column]) -> list[str]:
+    """The formats whose bytes may be those of a format."""
+    match form:
+        case "JSON":
+            return ["JSON", _STRING]
+        case "KAFKA" if columns:
+            return [*_NUMBERS.get(columns[0].type, []), _STRING]
+        case "KAFKA" | "DELIMITED" | "NONE" | "TEXT":
+            return [_STRING]
+        case other:
+            return [other]
+
+
+def print_line(record: Record, source: Source | None, view: EngineView) -> str:
+    """One record."""
+    key, value = _text(record, Side.KEY, source, view), _text(record, Side.VALUE, source, view)
+    stamp = f"{moment(record.timestamp).replace('-', '/')} Z"
+    return f"rowtime: {stamp}, key: {key}, value: {value}, partition: {record.partition}"
 
 
 def _text(record: Record, side: Side, source: Source | None, view: EngineView) -> str:

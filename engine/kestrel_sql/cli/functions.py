@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from kestrel_sql.admin.describe import describe
-from kestrel_sql.admin.lists import list_objects
+from kestrel_sql.admin.entities.answers import entity_of
+from kestrel_sql.admin.shown import shown
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_format_option, add_functions_option
@@ -31,8 +31,8 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
     """`kestrel functions`."""
     view = EngineView(session=Session(functions=functions_with(arguments.functions)), broker=MemoryBroker())
     display = Display.of(arguments.format, out, errors)
-    if arguments.name:
-        display.answer(describe(Describe("FUNCTION", arguments.name), view))
-    else:
-        display.answer(list_objects(ListObjects("FUNCTIONS"), view))
+    statement = Describe("FUNCTION", arguments.name) if arguments.name else ListObjects("FUNCTIONS")
+    entity = entity_of(statement, "", view)
+    if entity is not None:
+        display.answer(shown(entity))
     return ExitCode.OK

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 
 from rich.text import Text
 
-from kestrel_sql.cli.remote_answers import column_names, show_entity
-from kestrel_sql.cli.render import Display, show_error
+from kestrel_sql.admin.shown import shown
+from kestrel_sql.cli.render import Display, show_error, warn
 from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -135,7 +135,9 @@ class RemoteServer:
         text = placed_text(parsed.text.rstrip().removesuffix(";") + ";", parsed.span)
         for entity in self.ask("POST", "/ksql", self._body(text)):
             self.sequence = max(self.sequence, entity.get("commandSequenceNumber", -1))
-            show_entity(display, entity)
+            display.answer(shown(entity))
+            for warning in entity.get("warnings") or ():
+                warn(display.notes)(str(warning.get("message", warning)))
 
     def _query(self, parsed: ParsedStatement, display: Display, *, pushes: bool) -> None:
         """Show the rows of a query: of a push query as they come, of a pull query as one table."""
@@ -218,3 +220,20 @@ def _message(line: str) -> dict[str, Any]:
     bare = bare.removesuffix("]") if bare.endswith("}]") or bare == "]" else bare
     found = json.loads(bare, parse_float=Decimal) if bare else {}
     return found if isinstance(found, dict) else {}
+
+
+def column_names(schema: str) -> list[str]:
+    """The names of columns in a schema such as "`ID` INTEGER KEY, `S` STRUCT<`A` INTEGER>"."""
+    names, depth, at = [], 0, 0
+    while at < len(schema):
+        character = schema[at]
+        if character == "`":
+            end = at + 1
+            while schema[end : end + 2] == "``" or schema[end : end + 1] not in ("`", ""):
+                end += 2 if schema[end : end + 2] == "``" else 1
+            if depth == 0:
+                names.append(schema[at + 1 : end].replace("``", "`"))
+            at = end
+        depth += (character in "<(") - (character in ">)")
+        at += 1
+    return names

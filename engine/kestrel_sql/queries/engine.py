@@ -244,9 +244,9 @@ class MemoryEngine:
             case ControlQuery() as control:
                 self.flush()
                 return self._control(control)
-            case statement:
+            case _:
                 self.flush()
-                found = answer_of(statement, self._view())
+                found = answer_of(parsed, self._view())
                 return self._change(parsed) if found is None else found
 
     def _change(self, parsed: ParsedStatement) -> Answer:
@@ -280,7 +280,7 @@ class MemoryEngine:
                     self.queries.terminate(name)
         if refused:
             raise refused[0]
-        return message_answer(f"{control.verb.lower()}d: {', '.join(names) or 'no query'}")
+        return message_answer(effect_of(control, None, None))
 
     def _resumed(self, name: str) -> list[StatementError]:
         """Resume a query; return why it cannot."""

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from kestrel_sql.admin.answer import Entity
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.schema import Column
-
-Entity = dict[str, Any]
-"""A JSON object with `@type`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ from kestrel_sql.sql.nodes.statements import (
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 from kestrel_sql.sql.parse.variables import known_name
+from kestrel_sql.types.sql_types import quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,7 @@ class Session:
         lookup = RegistryLookup(self.registry)
         command = plan_create_source(statement, self.catalog, self.config, lookup)
         if command is None:
-            return Executed(statement=parsed, message=f"{statement.name} already exists")
+            return self._existing(parsed, statement.name)
         self._check_replaced(statement.name, source_of(command))
         query = self._materialised(source_of(command)) if command.is_source else None
         return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
@@ -200,7 +201,7 @@ class Session:
     def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
         command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
         if command is None:
-            return Executed(statement=parsed, message=f"{statement.name} already exists")
+            return self._existing(parsed, statement.name)
         query = self._materialised(kafka_source(command))
         return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
 
@@ -211,7 +212,7 @@ class Session:
     @_run.register
     def _(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
         if not may_create(statement, self.catalog, self.config):
-            return Executed(statement=parsed, message=f"{statement.name} already exists")
+            return self._existing(parsed, statement.name)
         prefix = "CSAS" if statement.kind is SourceKind.STREAM else "CTAS"
         replaced = self._query_writing(statement.name)
         query_id = replaced.id if replaced else self._query_id(f"{prefix}_{statement.name.upper()}_")
@@ -321,6 +322,11 @@ class Session:
         count = int(written) if written.isdecimal() else self.partitions.get(left.topic) if left is not None else None
         if count:
             self.partitions.setdefault(topic, count)
+
+    def _existing(self, parsed: ParsedStatement, name: str) -> Executed:
+        kind = self.catalog.sources[name].kind.value.lower()
+        message = f"Cannot add {kind} {quote(name)}: A {kind} with the same name already exists."
+        return Executed(statement=parsed, message=message)
 
     def _commit_ddl(
         self, parsed: ParsedStatement, command: DdlCommand | None, otherwise: str = "nothing to do"

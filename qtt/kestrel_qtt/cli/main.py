@@ -160,7 +160,7 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
     if arguments.server:
         fitting = [case for case in loaded.cases if _is_served(case, on_broker=arguments.kafka is not None)]
         records = "" if arguments.kafka else "cases of records, "
-        left = f"{records}SQL scripts and tables of the shell are not run over a socket"
+        left = f"{records}SQL scripts and cases of PRINT are not run over a socket"
     else:
         fitting = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
         left = "cases of REST answers and SQL scripts run in memory only"
@@ -175,7 +175,7 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
 def _is_served(case: Case, *, on_broker: bool) -> bool:
     """Whether a case runs over a socket."""
     if isinstance(case, RestCase):
-        return not case.is_of_the_shell
+        return not case.prints
     return on_broker and not isinstance(case, ScriptCase)
 
 

@@ -13,7 +13,6 @@ from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedExcepti
 from kestrel_qtt.cases.raw import RawItem
 
 _REST_ONLY = frozenset({"responses", "expectedError", "inputConditions", "outputConditions", "testPullWithProtoFormat"})
-_SHOWN = frozenset({"columns", "rows", "message"})
 _MEMBERS = frozenset(
     {
         *("name", "rules", "statements", "format", "config", "properties", "enabled"),
@@ -37,10 +36,9 @@ class RestCase(Case):
     ksqldb: bool = False
 
     @property
-    def is_of_the_shell(self) -> bool:
-        """Whether it expects tables and sentences, as the prompt shows them, and not the entities of the HTTP API."""
-        told = [told for each in self.responses if isinstance(told := each.get("admin"), dict)]
-        return any(not _SHOWN.isdisjoint(entity) and "@type" not in entity for entity in told)
+    def prints(self) -> bool:
+        """Whether it expects lines of PRINT, for which the HTTP API has an endpoint of its own."""
+        return any(isinstance(told := each.get("admin"), dict) and "lines" in told for each in self.responses)
 
 
 @dataclass(frozen=True, slots=True)

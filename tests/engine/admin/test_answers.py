@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.answer import Answer, Entity
 from kestrel_sql.admin.answers import answer_of
+from kestrel_sql.admin.shown import shown
 from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
 from kestrel_sql.errors import EngineError
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.parse.parser import parse_statement
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import Record
 
@@ -34,7 +34,8 @@ def view() -> EngineView:
 
 
 def ask(view: EngineView, text: str) -> Answer:
-    answer = answer_of(parse_statement(text), view)
+    (parsed,) = view.session.parse(f"{text};")
+    answer = answer_of(parsed, view)
     assert answer is not None
     assert all(len(row) == len(answer.columns) for row in answer.rows)
     return answer
@@ -44,11 +45,12 @@ def ask(view: EngineView, text: str) -> Answer:
 def test_lists(view: EngineView) -> None:
     assert ask(view, "SHOW STREAMS").rows == (("S", "s", "KAFKA", "JSON", False),)
     assert ask(view, "LIST TABLES").rows == (("T", "tt", "KAFKA", "JSON", True),)
-    assert ask(view, "SHOW TOPICS").rows == (("raw", 1, 1, 1), ("s", 1, 1, 2), ("tt", 1, 1, 0))
+    assert ask(view, "SHOW TOPICS").rows == (("raw", 1, "1"), ("s", 1, "1"), ("tt", 1, "1"))
     assert ask(view, "SHOW TYPES").rows == (("MONEY", "DECIMAL(10, 2)"),)
+    assert ask(view, "SHOW ALL TOPICS EXTENDED").rows[0] == ("raw", 1, "1", 0, 0)
     assert ask(view, "SHOW VARIABLES").rows == (("x", "1"),)
     assert [row[:5] for row in ask(view, "SHOW QUERIES").rows] == [("CTAS_T_0", "PERSISTENT", "PAUSED", "T", "tt")]
-    assert ("LPAD", "SCALAR") in {row[:2] for row in ask(view, "SHOW FUNCTIONS").rows}
+    assert ("LPAD", "SCALAR", "STRING") in ask(view, "SHOW FUNCTIONS").rows
     assert any(row[0] == "ksql.lambdas.enabled" for row in ask(view, "SHOW PROPERTIES").rows)
     assert ("T", "Type", "TABLE") in ask(view, "SHOW TABLES EXTENDED").rows
 
@@ -62,8 +64,10 @@ def test_describe_extended_names_the_queries(view: EngineView) -> None:
     facts = {row[1]: row[2] for row in ask(view, "DESCRIBE s EXTENDED").rows}
     assert str(facts["Query that reads it"]).startswith("CTAS_T_0 (PAUSED)")
     facts = {row[1]: row[2] for row in ask(view, "DESCRIBE t EXTENDED").rows}
-    assert facts["Window"] == "TUMBLING of 1000 ms"
+    assert facts["Kafka topic"] == "tt (partitions: 1, replication: 1)"
+    assert facts["Field K"] == "INTEGER (primary key) (Window type: TUMBLING)"
     assert "Query that writes it" in facts
+    assert ("CTAS_T_0", "Status", "PAUSED") in ask(view, "SHOW QUERIES EXTENDED").rows
 
 
 def test_why_a_query_has_failed_and_how_far_it_has_read_is_shown(view: EngineView) -> None:
@@ -72,10 +76,11 @@ def test_why_a_query_has_failed_and_how_far_it_has_read_is_shown(view: EngineVie
     failed = replace(view, failed={"CTAS_T_0": failure}, offsets=lambda _: [read], paused=frozenset())
     assert ask(failed, "SHOW QUERIES").rows[0][2] == "ERROR"
     shown = {row[1]: row[2] for row in ask(failed, "DESCRIBE t EXTENDED").rows}
-    assert shown["Error of CTAS_T_0"] == "1970-01-02 00:00:00.000: CTAS_T_0: the record is bad"
-    assert shown["Offsets of CTAS_T_0"] == "s, partition 1: 7 of 2 to 9"
-    said = ask(failed, "EXPLAIN CTAS_T_0").message
-    assert said.startswith("CTAS_T_0 has failed at 1970-01-02 00:00:00.000: CTAS_T_0: the record is bad\n{")
+    assert shown["Errors"] == "CTAS_T_0: the record is bad"
+    assert shown["Offsets of _confluent-ksql-default_query_CTAS_T_0"] == "s, partition 1: 7 of 2 to 9"
+    explained = {row[1]: row[2] for row in ask(failed, "EXPLAIN CTAS_T_0").rows}
+    assert explained["Error"] == "1970-01-02 00:00:00.000: CTAS_T_0: the record is bad (USER)"
+    assert explained["Offsets"] == "s, partition 1: 7 of 9"
     assert (
         ask(replace(view, starting=frozenset({"CTAS_T_0"}), paused=frozenset()), "SHOW QUERIES").rows[0][2]
         == "STARTING"
@@ -83,27 +88,32 @@ def test_why_a_query_has_failed_and_how_far_it_has_read_is_shown(view: EngineVie
 
 
 def test_describe_function(view: EngineView) -> None:
-    assert len(ask(view, "DESCRIBE FUNCTION lpad").rows) == 2
+    first, second = ask(view, "DESCRIBE FUNCTION lpad").rows
+    assert first[:4] == ("LPAD", "SCALAR", "LPAD(input VARCHAR, targetLen INT, padding VARCHAR)", "VARCHAR")
+    assert second[3] == "BYTES"
 
 
 def test_explain(view: EngineView) -> None:
-    answer = ask(view, "EXPLAIN CTAS_T_0")
-    assert [row[1] for row in answer.rows][:2] == ["tableSinkV1", "tableSelectV1"]
-    assert '"queryId": "CTAS_T_0"' in answer.message
+    said = ask(view, "EXPLAIN CTAS_T_0").message
+    assert "Processing topology\n-------------------\ntableSinkV1 T: `K` INTEGER KEY, `N` BIGINT\n  tableSel" in said
+    assert '"queryId":"CTAS_T_0"' in said
     before = dict(view.session.queries)
-    assert ask(view, "EXPLAIN CREATE STREAM u AS SELECT * FROM s").rows[0][1] == "streamSinkV1"
-    assert ask(view, "EXPLAIN SELECT * FROM s EMIT CHANGES").rows[0][1] == "streamSelectV1"
+    assert "\nstreamSinkV1 U" in ask(view, "EXPLAIN CREATE STREAM u AS SELECT * FROM s").message
+    assert "\nstreamSelectV1 Project" in ask(view, "EXPLAIN SELECT * FROM s EMIT CHANGES").message
     assert view.session.queries == before
     assert "U" not in view.session.catalog.sources
 
 
 def test_print(view: EngineView) -> None:
-    answer = ask(view, "PRINT s FROM BEGINNING")
-    assert answer.rows[0] == (5, 0, 0, "1", '{"V":1.50}')
-    assert answer.rows[1][3:] == ("<null>", "7b")
-    assert len(ask(view, "PRINT s INTERVAL 2").rows) == 1
-    assert len(ask(view, "PRINT s LIMIT 0").rows) == 0
-    assert ask(view, "PRINT 'raw'").rows[0][3:] == ("k", "\\xff")
+    assert ask(view, "PRINT s FROM BEGINNING").lines == (
+        "Key format: KAFKA_INT or KAFKA_STRING",
+        "Value format: JSON or KAFKA_STRING",
+        'rowtime: 1970/01/01 00:00:00.005 Z, key: 1, value: {"V":1.50}, partition: 0',
+        "rowtime: 1970/01/01 00:00:00.006 Z, key: <null>, value: 7b, partition: 0",
+    )
+    assert len(ask(view, "PRINT s INTERVAL 2").lines) == 3
+    assert len(ask(view, "PRINT s LIMIT 0").lines) == 2
+    assert "key: k, value: \\xff" in ask(view, "PRINT 'raw'").lines[-1]
 
 
 def test_assertions_that_hold(view: EngineView) -> None:
@@ -137,7 +147,28 @@ def test_refused(view: EngineView, text: str) -> None:
 
 
 def test_other_statements_have_no_answer(view: EngineView) -> None:
-    assert answer_of(parse_statement("DROP STREAM s"), view) is None
+    (parsed,) = view.session.parse("DROP STREAM s;")
+    assert answer_of(parsed, view) is None
+
+
+@pytest.mark.parametrize(
+    ("entity", "rows", "message"),
+    [
+        (
+            {"@type": "currentStatus", "commandStatus": {"message": "Stream created"}, "message": ""},
+            (),
+            "Stream created",
+        ),
+        ({"@type": "warning_entity", "message": "there is one"}, (), "there is one"),
+        ({"@type": "terminate_query", "queryId": "q", "warnings": []}, (("queryId", "q"),), ""),
+        ({"@type": "streams", "connectors": [{"a": 1}]}, (("connectors", '[{"a":1}]'),), ""),
+    ],
+)
+def test_entities_of_other_servers_are_shown(
+    entity: Entity, rows: tuple[tuple[object, ...], ...], message: str
+) -> None:
+    found = shown(entity)
+    assert (found.rows, found.message) == (rows, message)
 
 
 def test_an_assertion_waits_until_its_timeout(view: EngineView) -> None:

@@ -8,7 +8,7 @@ from kestrel_sql.errors import EngineError, PropertyError, StatementError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.inserts import writable_source
 from kestrel_sql.planner.internal_topics import is_internal
-from kestrel_sql.server.entities.commands import terminated_sinks
+from kestrel_sql.server.commands import terminated_sinks
 from kestrel_sql.session.session import Session
 
 INTERNAL = ["__consumer_offsets", "__transaction_state", "__x", "_schemas", "_confluent-ksql-a_command_topic"]

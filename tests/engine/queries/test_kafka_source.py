@@ -80,5 +80,6 @@ def test_it_is_described_like_any_other(engine: MemoryEngine) -> None:
     names = [row[0] for row in tell(engine, "DESCRIBE u;").rows]
     assert names == ["KEY", "TEXT", "OFFSET", "HEADERS"]
     assert (
-        tell(engine, "CREATE SOURCE IF NOT EXISTS u FROM KAFKA (TOPIC 'x') FORMAT TEXT;").message == "U already exists"
+        tell(engine, "CREATE SOURCE IF NOT EXISTS u FROM KAFKA (TOPIC 'x') FORMAT TEXT;").message
+        == "Cannot add table `U`: A table with the same name already exists."
     )

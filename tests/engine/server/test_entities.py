@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kestrel_sql.admin.lists import list_objects
+from kestrel_sql.admin.entities.functions import function_entry, function_names
+from kestrel_sql.admin.entities.queries import query_description
+from kestrel_sql.admin.entities.sources import running_query, source_description, topic_entries
 from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.server.entities.functions import function_entry, function_names
-from kestrel_sql.server.entities.normal_form import normal_form
-from kestrel_sql.server.entities.queries import query_description
-from kestrel_sql.server.entities.sources import running_query, source_description, topic_entries
+from kestrel_sql.server.normal_form import normal_form
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.admin import ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 from tests.fuzz.oracle import ABSENT, COMMAND
 
@@ -120,10 +118,7 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
         view.broker.create(topic)  # type: ignore[attr-defined]
     every = sorted({"s", "T", *view.broker.topics})
     for hidden, names in ((False, ["T", "_own", "s"]), (True, every)):
-        word = "ALL TOPICS" if hidden else "TOPICS"
         assert [each["name"] for each in topic_entries(view, hidden=hidden, extended=False)] == names
-        answer = list_objects(ListObjects(word), view)
-        assert [row[0] for row in answer.rows] == names
 
 
 @pytest.mark.rules("R6.4", "R6.5")

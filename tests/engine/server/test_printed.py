@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_sql.server.serving.print_lines import format_lines
+from kestrel_sql.admin.print_topic import format_lines
 from kestrel_sql.session.session import Session
 
 

@@ -8,9 +8,13 @@ import pytest
 from rich.console import Console
 
 from kestrel_sql.cli.main import main
-from kestrel_sql.cli.remote import RemoteServer
-from kestrel_sql.cli.remote_answers import column_names
+from kestrel_sql.cli.record_files import Inputs
+from kestrel_sql.cli.remote import RemoteServer, column_names
 from kestrel_sql.cli.render import Display
+from kestrel_sql.cli.texts import run_text
+from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.open import Running
 from tests.engine.server.test_queries import eventually
 
@@ -38,6 +42,21 @@ def test_statements_their_answers_and_refusals(idle: Running) -> None:
     assert run(server, "SET 'no.such.property' = '1';")[0] is False
     assert run(server, "SET 'auto.offset.reset' = 'latest';") == (True, "")
     assert server.properties["auto.offset.reset"] == "latest"
+
+
+def test_a_server_is_shown_as_an_engine_in_memory_is(idle: Running) -> None:
+    text = (
+        "CREATE STREAM walks (id INT KEY, far DECIMAL(6, 2), way ARRAY<STRUCT<x MAP<STRING, INT>>>) WITH"
+        " (KAFKA_TOPIC='walks', VALUE_FORMAT='JSON', PARTITIONS=3); DESCRIBE walks; DESCRIBE FUNCTION lpad;"
+        " ASSERT TOPIC walks; EXPLAIN SELECT far + 1 AS more FROM walks WHERE id > 2 EMIT CHANGES; SHOW FUNCTIONS;"
+        " CREATE STREAM IF NOT EXISTS walks (id INT KEY) WITH (KAFKA_TOPIC='walks', VALUE_FORMAT='JSON');"
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    engine = MemoryEngine(topics=TopicRule.BROKER)
+    assert run_text(engine, text, Display(console, console), Inputs({}), BadRecords(lambda _: None))
+    done, said = run(RemoteServer(idle.url), text)
+    assert (done, said.splitlines()) == (True, out.getvalue().splitlines())
 
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

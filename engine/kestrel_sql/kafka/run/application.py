@@ -104,7 +104,7 @@ class Application:
                 folder=folder,
                 manifest=folder.load().next_run(),
                 define=lambda parsed: self._define(parsed, topics),
-                ask=lambda parsed: answer_of(parsed.statement, view),
+                ask=lambda parsed: answer_of(parsed, view),
                 follow=lambda parsed: self._print(parsed, view),
                 insert=lambda parsed: self._insert(parsed),
             )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from kestrel_sql.admin.answer import Answer, moment
-from kestrel_sql.admin.print_topic import printed_key_and_value, printed_source
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import follow_topic, held_records, read_topics
@@ -59,6 +59,7 @@ def print_topic(
         EngineError: the broker refuses.
     """
     source = printed_source(statement, view)
+    yield Answer(lines=tuple(format_lines(source)))
     chunks = (
         held_records(config, statement.topic)
         if statement.from_beginning
@@ -66,7 +67,7 @@ def print_topic(
     )
     for shown in _taken(chunks, max(1, statement.interval or 1), statement.limit):
         if shown:
-            yield Answer(lines=tuple(_line(record, *printed_key_and_value(record, source, view)) for record in shown))
+            yield Answer(lines=tuple(print_line(record, source, view) for record in shown))
 
 
 def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> Iterator[list[Record]]:
@@ -80,8 +81,3 @@ def _taken(chunks: Iterable[list[Record]], interval: int, limit: int | None) -> 
         yield shown
         if limit is not None and taken >= limit:
             return
-
-
-def _line(record: Record, key: str, value: str) -> str:
-    where = f"partition: {record.partition}, offset: {record.offset}"
-    return f"rowtime: {moment(record.timestamp)}, key: {key}, value: {value}, {where}"

@@ -38,7 +38,7 @@ from kestrel_sql.server.broker.pull_queries import BrokerAsking
 from kestrel_sql.server.broker.push_queries import BrokerPushes, Place
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.server.broker.tables import TopicTable
-from kestrel_sql.server.entities.commands import TERMINATE_ID, command_id, replayed, terminated_sinks
+from kestrel_sql.server.commands import TERMINATE_ID, command_id, replayed, terminated_sinks
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session

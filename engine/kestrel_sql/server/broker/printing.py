@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
-from kestrel_sql.admin.print_topic import printed_source
+from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER, partition_counts, to_record
-from kestrel_sql.server.serving.print_lines import format_lines, print_line
 from kestrel_sql.sql.nodes.admin import PrintTopic
 
 _CHUNK, _LOOK_S = 1_000, 0.2

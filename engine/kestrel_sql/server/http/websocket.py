@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from kestrel_sql.server.entities.schemas import field_info
+from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.bodies import ksql_request, parse_object
 from kestrel_sql.server.http.context import context_of

@@ -10,7 +10,7 @@ from kestrel_sql.admin.view import EngineView
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.transient import TransientQuery
-from kestrel_sql.server.entities.commands import terminated_sinks
+from kestrel_sql.server.commands import terminated_sinks
 from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.push_queries import Pushes
 from kestrel_sql.server.memory.query_turns import Turns

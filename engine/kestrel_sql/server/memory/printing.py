@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from kestrel_sql.admin.print_topic import printed_source
+from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.server.serving.print_lines import format_lines, print_line
 from kestrel_sql.sql.nodes.admin import PrintTopic
 
 _LOOK_S = 0.1

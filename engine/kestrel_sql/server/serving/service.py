@@ -16,13 +16,14 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
 
+from kestrel_sql.admin.answer import Entity
+from kestrel_sql.admin.entities.queries import plan_steps
 from kestrel_sql.admin.print_topic import printed_source
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.planner.inserts import writable_source
-from kestrel_sql.server.entities.commands import TERMINATE_ID, terminated_sinks
-from kestrel_sql.server.entities.queries import plan_steps
+from kestrel_sql.server.commands import TERMINATE_ID, terminated_sinks
 from kestrel_sql.server.errors import (
     BAD_REQUEST,
     BAD_STATEMENT,
@@ -37,7 +38,6 @@ from kestrel_sql.server.properties import check_property, with_properties
 from kestrel_sql.server.secrets import told
 from kestrel_sql.server.service import (
     CommandStatus,
-    Entity,
     Figures,
     PrintedTopic,
     Request,

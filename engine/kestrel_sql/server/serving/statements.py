@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard, get_args
 from uuid import uuid4
 
+from kestrel_sql.admin.answer import Entity
+from kestrel_sql.admin.entities.answers import entity_of
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.errors import EngineError, StatementError, attach_span
+from kestrel_sql.errors import EngineError, FunctionError, StatementError, attach_span
 from kestrel_sql.planner.config import Config
-from kestrel_sql.server.entities.answers import entity_of
-from kestrel_sql.server.entities.commands import Command, command_id, current_status, exists_warning, success
-from kestrel_sql.server.entities.normal_form import normal_form
+from kestrel_sql.server.commands import Command, command_id, current_status, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
+from kestrel_sql.server.normal_form import normal_form
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
-from kestrel_sql.server.service import Entity
 from kestrel_sql.server.serving.backend import Backend, Written
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.insert_values import insert_record
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, PrintTopic
+from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, Describe, PrintTopic
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import AlterSystem, CreateAs, CreateSource, DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -98,8 +98,8 @@ class Statements:
                 trial.config = altered_system(trial.config, alter)
             case AssertTopic() | AssertSchema():
                 pass
-            case statement:
-                if entity_of(statement, parsed.text, self._view(trial)) is None:
+            case _:
+                if self._asked(parsed, trial) is None:
                     trial.execute(parsed)
 
     def run(
@@ -144,7 +144,7 @@ class Statements:
         if isinstance(statement, InsertValues):
             self._insert(parsed, scope)
             return None
-        found = entity_of(statement, parsed.text, self._view(scope))
+        found = self._asked(parsed, scope)
         if found is None:
             scope.execute(parsed)
         elif found["@type"] == "queries":
@@ -157,7 +157,12 @@ class Statements:
         done = found.executed
         if done is not None and done.plan is None:
             if isinstance(statement, CreateSource | CreateAs | CreateKafkaSource):
-                return exists_warning(parsed.text, statement, known[statement.name].kind.value.lower())
+                return {
+                    "@type": "warning_entity",
+                    "statementText": parsed.text,
+                    "message": done.message,
+                    "warnings": [],
+                }
         dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
         identity = command_id(statement, dict(self.engine.session.catalog.sources), str(uuid4()))
         status = success(statement, done, dropped)
@@ -184,6 +189,15 @@ class Statements:
         """Put records into their topic; the result comes when they are durable."""
         self.inserted += len(records)
         return self.engine.produce(records)
+
+    def _asked(self, parsed: ParsedStatement, session: Session) -> Entity | None:
+        """The entity of a statement that changes nothing; None for one that does."""
+        try:
+            return entity_of(parsed.statement, parsed.text, self._view(session))
+        except FunctionError as error:
+            if isinstance(parsed.statement, Describe):
+                raise ApiError(BAD_REQUEST, error.message) from error
+            raise
 
     def _view(self, session: Session) -> EngineView:
         return replace(self.engine.view(), session=session, host=self.host)

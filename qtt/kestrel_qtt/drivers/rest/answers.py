@@ -14,13 +14,12 @@ from kestrel_sql.queries.transient import QueryKind
 
 
 def admin_answer(statement: str, answer: told.Answer) -> Answer:
-    """Return the response to a statement that is not a query: its table, or its success."""
-    if not answer.columns:
-        status = {"@type": "currentStatus", "statementText": statement, "message": answer.message}
-        return Answer("admin", (status,))
-    rows = [content["columns"] for content in _contents(answer)]
-    names = [column.name for column in answer.columns]
-    return Answer("admin", ({"@type": "rows", "columns": names, "rows": rows, "message": answer.message},))
+    """Return the response to a statement that is not a query: its entity, the lines of PRINT, or its success."""
+    if answer.lines:
+        return Answer("admin", ({"lines": list(answer.lines)},))
+    status: Actual = {"status": "SUCCESS", "message": answer.message}
+    success: Actual = {"@type": "currentStatus", "statementText": statement, "commandStatus": status}
+    return Answer("admin", (answer.entity or success,))
 
 
 def query_answer(query_id: str, kind: QueryKind, answer: told.Answer) -> Answer:

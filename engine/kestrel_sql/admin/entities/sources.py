@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from kestrel_sql.admin.entities.queries import consumer_group, status_of
+from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.server.entities.queries import consumer_group, status_of
-from kestrel_sql.server.entities.schemas import field_info
 from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.sql.nodes.statements import SourceKind
 

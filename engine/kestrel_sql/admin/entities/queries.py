@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kestrel_sql.admin.entities.schemas import field_info
+from kestrel_sql.admin.entities.step_texts import step_texts
 from kestrel_sql.admin.view import EngineView, PartitionOffsets
 from kestrel_sql.plan.codec.json_text import write_line
 from kestrel_sql.plan.codec.plan_file import encode_statement
@@ -12,8 +14,6 @@ from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import Step
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.server.entities.schemas import field_info
-from kestrel_sql.server.entities.step_texts import step_texts
 from kestrel_sql.session.session import PersistentQuery
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
@@ -11,7 +12,7 @@ from kestrel_sql.java.regex.calls import is_match
 from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.internal_topics import is_internal
-from kestrel_sql.server.service import CommandStatus, Entity
+from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import ControlQuery, Statement
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
@@ -111,16 +112,5 @@ def current_status(text: str, command: str, status: CommandStatus, sequence: int
         "commandId": command,
         "commandStatus": status.to_json(),
         "commandSequenceNumber": sequence,
-        "warnings": [],
-    }
-
-
-def exists_warning(text: str, statement: CreateSource | CreateAs | CreateKafkaSource, kind: str) -> Entity:
-    """The entity of CREATE … IF NOT EXISTS where the source exists."""
-    name = quote(statement.name)
-    return {
-        "@type": "warning_entity",
-        "statementText": text,
-        "message": f"Cannot add {kind} {name}: A {kind} with the same name already exists.",
         "warnings": [],
     }

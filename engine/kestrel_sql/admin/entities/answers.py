@@ -6,23 +6,22 @@ from collections.abc import Callable, Mapping
 from functools import singledispatch
 from typing import Any
 
+from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.asserts import assert_schema, assert_topic
-from kestrel_sql.admin.explain import explained_plan
-from kestrel_sql.admin.view import EngineView
-from kestrel_sql.errors import FunctionError, UnsupportedError
-from kestrel_sql.planner.config import IMMUTABLE
-from kestrel_sql.server.entities.functions import function_entry, function_names
-from kestrel_sql.server.entities.queries import described_plan, query_description
-from kestrel_sql.server.entities.schemas import schema_info
-from kestrel_sql.server.entities.sources import (
+from kestrel_sql.admin.entities.functions import function_entry, function_names
+from kestrel_sql.admin.entities.queries import described_plan, query_description
+from kestrel_sql.admin.entities.schemas import schema_info
+from kestrel_sql.admin.entities.sources import (
     running_query,
     source_description,
     source_entry,
     sources_of_kind,
     topic_entries,
 )
-from kestrel_sql.server.errors import BAD_REQUEST, ApiError
-from kestrel_sql.server.service import Entity
+from kestrel_sql.admin.explain import explained_plan
+from kestrel_sql.admin.view import EngineView
+from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.planner.config import IMMUTABLE
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes.statements import SourceKind, UndefineVariable
@@ -76,10 +75,8 @@ def _(statement: a.Describe, view: EngineView) -> Entity:
         case "STREAMS" | "TABLES":
             return _descriptions(SourceKind(statement.what.removesuffix("S")), view, statement.extended)
         case "FUNCTION":
-            try:
-                return {"@type": "describe_function", **function_entry(statement.name or "", view.session.functions)}
-            except FunctionError as error:
-                raise ApiError(BAD_REQUEST, error.message) from error
+            functions = view.session.functions
+            return {"@type": "describe_function", **function_entry(statement.name or "", functions, statement.span)}
         case other:
             raise UnsupportedError(
                 f"Kestrel runs no connectors: DESCRIBE {other} is not supported", span=statement.span

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kestrel_sql.errors import Span
 from kestrel_sql.functions.declaration import Aggregate, Function, Tabular
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.signature import Parameter, parse_signature
@@ -41,13 +42,13 @@ def function_names(functions: Registry) -> list[dict[str, Any]]:
     ]
 
 
-def function_entry(name: str, functions: Registry) -> dict[str, Any]:
+def function_entry(name: str, functions: Registry, span: Span | None = None) -> dict[str, Any]:
     """The fields of a `describe_function` answer.
 
     Raises:
         FunctionError: there is no such function.
     """
-    found = list(dict.fromkeys(overload.function for overload in functions.get(name)))
+    found = list(dict.fromkeys(overload.function for overload in functions.get(name, span)))
     first = found[0]
     signatures = {(text, each.doc.strip()): each for each in found for text in each.signatures}
     return {
