@@ -40,8 +40,9 @@ def explained_plan(statement: Explain, view: EngineView) -> QueryPlan:
     if span is None:
         raise StatementError("The statement to explain has no position in the text.")
     # A copy of the session executes the statement, so EXPLAIN creates nothing.
-    trial = replace(session, queries=dict(session.queries), variables=dict(session.variables))
+    trial = replace(session, queries=dict(session.queries), partitions=dict(session.partitions))
     executed = trial.execute(ParsedStatement(target, text, span))
+    trial.retract(executed.registered)
     if executed.plan is None or executed.plan.query_plan is None:
         raise StatementError("The statement to explain runs no query.", span=statement.span)
     return executed.plan.query_plan

@@ -201,15 +201,15 @@ class MemoryEngine:
             raise QueryError(fatal.text)
         return answer_with(planned, planned.rows(output.records, window))
 
-    def define(self, parsed: ParsedStatement) -> Executed:
-        """Execute a statement that changes the session, and update topics and queries.
+    def define(self, planned: Executed) -> Executed:
+        """Execute a statement that is planned, and update topics and queries.
 
         Raises:
             StatementError: the statement is refused; nothing has changed.
         """
         session = self.session
         before = session.catalog, dict(session.queries), session.counter, dict(session.partitions)
-        done = session.execute(parsed)
+        done = session.commit(planned)
         if self.topics is TopicRule.BROKER:
             try:
                 declare_topic(done, session, self.broker)
@@ -253,7 +253,7 @@ class MemoryEngine:
         statement = parsed.statement
         known = self.session.catalog.sources
         dropped = known.get(statement.name) if isinstance(statement, DropSource) else None
-        done = self.define(parsed)
+        done = self.define(self.session.plan(parsed))
         return message_answer(done.message or effect_of(statement, done, dropped))
 
     def _insert(self, parsed: ParsedStatement) -> Answer:

@@ -58,6 +58,9 @@ from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 from kestrel_sql.sql.parse.variables import known_name
 from kestrel_sql.types.sql_types import quote
 
+_LATER = ""
+"""The id of a query in a plan that is not executed yet."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistentQuery:
@@ -133,7 +136,48 @@ class Session:
         Raises:
             StatementError: the statement is refused; nothing has changed.
         """
-        return self._run(parsed.statement, parsed)
+        return self.commit(self.plan(parsed))
+
+    def plan(self, parsed: ParsedStatement) -> Executed:
+        """Plan a statement; one that has no plan, such as SET, takes effect.
+
+        Raises:
+            StatementError: the statement is refused; nothing has changed.
+        """
+        return self._plan(parsed.statement, parsed)
+
+    def commit(self, planned: Executed) -> Executed:
+        """Execute the plan of a statement, which another session over the same catalog may have planned.
+
+        Its query gets the next id of this session.
+
+        Raises:
+            StatementError: the statement is refused; nothing has changed.
+        """
+        plan, parsed = planned.plan, planned.statement
+        if plan is None:
+            return planned
+        query = plan.query_plan
+        if query is not None:
+            query = replace(query, query_id=self._query_id(parsed.statement, query))
+            plan = replace(plan, query_plan=query)
+            check_partitions(query.physical_plan, self.partitions)
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
+            check_topic(plan.ddl_command.topic_name)
+            if isinstance(parsed.statement, CreateAs):
+                check_writable(plan.ddl_command.topic_name, self.config, parsed.span)
+        check_storable(plan)
+        registered = register_schemas(self.registry, plan)
+        try:
+            self.execute_plan(plan)
+        except BaseException:
+            self.retract(registered)
+            raise
+        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
+            self._note_partitions(plan.ddl_command.topic_name, parsed.statement, query)
+        if query is not None:
+            self.counter += 1
+        return replace(planned, plan=plan, registered=registered)
 
     def execute_plan(self, plan: StatementPlan, config: Config | None = None) -> None:
         """Execute a plan of any release: the DDL command, then the query, under `config` or the session's own.
@@ -179,7 +223,7 @@ class Session:
         return lambda spec: replace(spec, schemas=snapshot)
 
     @singledispatchmethod
-    def _run(self, statement: object, parsed: ParsedStatement) -> Executed:
+    def _plan(self, statement: object, parsed: ParsedStatement) -> Executed:
         keyword = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
         raise UnsupportedError(
             f"{keyword} is not supported here",
@@ -187,7 +231,7 @@ class Session:
             hint="a session plans statements only; run this one in `kestrel shell`",
         )
 
-    @_run.register
+    @_plan.register
     def _(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:
         lookup = RegistryLookup(self.registry)
         command = plan_create_source(statement, self.catalog, self.config, lookup)
@@ -195,47 +239,49 @@ class Session:
             return self._existing(parsed, statement.name)
         self._check_replaced(statement.name, source_of(command))
         query = self._materialised(source_of(command)) if command.is_source else None
-        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
+        return Executed(
+            statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query)
+        )
 
-    @_run.register
+    @_plan.register
     def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
         command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
         if command is None:
             return self._existing(parsed, statement.name)
         query = self._materialised(kafka_source(command))
-        return self._commit(parsed, StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query))
+        return Executed(
+            statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query)
+        )
 
-    @_run.register
+    @_plan.register
     def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
         raise refuse_generated(statement)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
         if not may_create(statement, self.catalog, self.config):
             return self._existing(parsed, statement.name)
-        prefix = "CSAS" if statement.kind is SourceKind.STREAM else "CTAS"
         replaced = self._query_writing(statement.name)
-        query_id = replaced.id if replaced else self._query_id(f"{prefix}_{statement.name.upper()}_")
-        plan = plan_create_as(
-            statement, self.catalog, self.config, query_id, parsed.text, self.functions, RegistryLookup(self.registry)
-        )
+        lookup = RegistryLookup(self.registry)
+        plan = plan_create_as(statement, self.catalog, self.config, _LATER, parsed.text, self.functions, lookup)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
-            self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=query_id))
+            created_by = replaced.id if replaced is not None else _LATER
+            self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=created_by))
         if replaced is not None and plan.query_plan is not None:
             check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
-        return self._commit(parsed, plan)
+        return Executed(statement=parsed, plan=plan)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
-        query_id = insert_properties(statement.properties).query_id or self._query_id("INSERTQUERY_")
+        query_id = insert_properties(statement.properties).query_id or _LATER
         plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
-        return self._commit(parsed, plan)
+        return Executed(statement=parsed, plan=plan)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: InsertValues, parsed: ParsedStatement) -> Executed:
         return Executed(statement=parsed, insert=plan_insert_values(statement, self.catalog, self.config))
 
-    @_run.register
+    @_plan.register
     def _(self, statement: DropSource, parsed: ParsedStatement) -> Executed:
         own = self._query_writing(statement.name)
         others = [q for q in self.queries.values() if own is None or q.id != own.id]
@@ -248,40 +294,40 @@ class Session:
         sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
         if source is not None and statement.delete_topic:
             check_writable(source.topic, self.config, parsed.span)
-        executed = self._commit_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
+        executed = self._planned_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
         return replace(executed, deletes=source) if statement.delete_topic else executed
 
-    @_run.register
+    @_plan.register
     def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:
         known = self.catalog.types.get(statement.name)
         otherwise = f"{statement.name} is already registered with type {known}"
-        return self._commit_ddl(parsed, plan_create_type(statement, self.catalog), otherwise)
+        return self._planned_ddl(parsed, plan_create_type(statement, self.catalog), otherwise)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: DropType, parsed: ParsedStatement) -> Executed:
         otherwise = f"Type '{statement.name}' does not exist"
-        return self._commit_ddl(parsed, plan_drop_type(statement, self.catalog), otherwise)
+        return self._planned_ddl(parsed, plan_drop_type(statement, self.catalog), otherwise)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: AlterSource, parsed: ParsedStatement) -> Executed:
-        return self._commit_ddl(parsed, plan_alter(statement, self.catalog))
+        return self._planned_ddl(parsed, plan_alter(statement, self.catalog))
 
-    @_run.register
+    @_plan.register
     def _(self, statement: SetProperty, parsed: ParsedStatement) -> Executed:
         self.config = self.config.with_property(statement.name, statement.value)
         return Executed(statement=parsed)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: UnsetProperty, parsed: ParsedStatement) -> Executed:
         self.config = self.config.without_property(statement.name)
         return Executed(statement=parsed)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: DefineVariable, parsed: ParsedStatement) -> Executed:
         self.variables[known_name(self.variables, statement.name)] = statement.value
         return Executed(statement=parsed)
 
-    @_run.register
+    @_plan.register
     def _(self, statement: UndefineVariable, parsed: ParsedStatement) -> Executed:
         self.variables.pop(known_name(self.variables, statement.name), None)
         return Executed(statement=parsed)
@@ -290,28 +336,7 @@ class Session:
         """Return the query that materialises a read-only table; None for a stream, or if the config disables it."""
         if source.kind is not SourceKind.TABLE or not self.config.flag("ksql.source.table.materialization.enabled"):
             return None
-        return plan_source_table(source, self._query_id(f"CST_{source.name.upper()}_"), self.config)
-
-    def _commit(self, parsed: ParsedStatement, plan: StatementPlan) -> Executed:
-        """Register the schemas and execute the plan."""
-        if plan.query_plan is not None:
-            check_partitions(plan.query_plan.physical_plan, self.partitions)
-        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1 | CreateKafkaSourceV1):
-            check_topic(plan.ddl_command.topic_name)
-            if isinstance(parsed.statement, CreateAs):
-                check_writable(plan.ddl_command.topic_name, self.config, parsed.span)
-        check_storable(plan)
-        registered = register_schemas(self.registry, plan)
-        try:
-            self.execute_plan(plan)
-        except BaseException:
-            self.retract(registered)
-            raise
-        if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
-            self._note_partitions(plan.ddl_command.topic_name, parsed.statement, plan.query_plan)
-        if plan.query_plan is not None:
-            self.counter += 1
-        return Executed(statement=parsed, plan=plan, registered=registered)
+        return plan_source_table(source, _LATER, self.config)
 
     def _note_partitions(self, topic: str, statement: object, query: QueryPlan | None) -> None:
         """Take over the number of partitions that a CREATE gives its topic; that of an existing topic stays."""
@@ -328,15 +353,12 @@ class Session:
         message = f"Cannot add {kind} {quote(name)}: A {kind} with the same name already exists."
         return Executed(statement=parsed, message=message)
 
-    def _commit_ddl(
+    def _planned_ddl(
         self, parsed: ParsedStatement, command: DdlCommand | None, otherwise: str = "nothing to do"
     ) -> Executed:
         if command is None:
             return Executed(statement=parsed, message=otherwise)
-        plan = StatementPlan(statement_text=parsed.text, ddl_command=command)
-        check_storable(plan)
-        self.execute_plan(plan)
-        return Executed(statement=parsed, plan=plan)
+        return Executed(statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command))
 
     def _check_replaced(self, name: str, new: Source) -> None:
         existing = self.catalog.sources.get(name)
@@ -352,8 +374,17 @@ class Session:
         if isinstance(command, DropSourceV1) and (query := self._query_writing(command.source_name)) is not None:
             del self.queries[query.id]
 
-    def _query_id(self, prefix: str) -> str:
-        return f"{prefix}{self.counter}"
+    def _query_id(self, statement: object, query: QueryPlan) -> str:
+        """Return the id of a query that is about to start: its own, that of the one it replaces, or the next."""
+        match statement:
+            case CreateAs(name=name, kind=kind):
+                replaced = self._query_writing(name)
+                prefix = f"{'CSAS' if kind is SourceKind.STREAM else 'CTAS'}_{name.upper()}_"
+                return f"{prefix}{self.counter}" if replaced is None else replaced.id
+            case InsertInto():
+                return query.query_id or f"INSERTQUERY_{self.counter}"
+            case _:
+                return f"CST_{query.sources[0].upper()}_{self.counter}"
 
 
 def properties_config(properties: Mapping[str, object], defaults: Mapping[str, object] | None = None) -> Config:

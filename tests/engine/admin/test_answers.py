@@ -97,10 +97,12 @@ def test_explain(view: EngineView) -> None:
     said = ask(view, "EXPLAIN CTAS_T_0").message
     assert "Processing topology\n-------------------\ntableSinkV1 T: `K` INTEGER KEY, `N` BIGINT\n  tableSel" in said
     assert '"queryId":"CTAS_T_0"' in said
-    before = dict(view.session.queries)
+    before, partitions = dict(view.session.queries), dict(view.session.partitions)
     assert "\nstreamSinkV1 U" in ask(view, "EXPLAIN CREATE STREAM u AS SELECT * FROM s").message
     assert "\nstreamSelectV1 Project" in ask(view, "EXPLAIN SELECT * FROM s EMIT CHANGES").message
-    assert view.session.queries == before
+    ask(view, "EXPLAIN CREATE STREAM u WITH (value_format='AVRO', partitions=9) AS SELECT * FROM s")
+    assert (view.session.queries, view.session.partitions) == (before, partitions)
+    assert view.session.registry.subjects() == ()
     assert "U" not in view.session.catalog.sources
 
 

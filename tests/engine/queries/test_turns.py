@@ -32,7 +32,7 @@ def test_a_turn_is_as_long_as_the_last_ones_allow() -> None:
 def test_a_query_takes_turns_however_many_records_wait() -> None:
     engine = ServedEngine(Session(), by_time=True)
     for parsed in engine.parse(TEXT):
-        engine.define(parsed)
+        engine.define(engine.session.plan(parsed))
     for number in range(5_000):
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
     (name,) = engine.session.queries
@@ -48,7 +48,7 @@ def test_a_query_takes_turns_however_many_records_wait() -> None:
 def test_a_statement_about_a_query_waits_for_no_record() -> None:
     engine = ServedEngine(Session(), by_time=True)
     for parsed in engine.parse(TEXT):
-        engine.define(parsed)
+        engine.define(engine.session.plan(parsed))
     (name,) = engine.session.queries
     for number in range(10):
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))

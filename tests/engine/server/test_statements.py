@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from kestrel_sql.plan.document import StatementPlan
+from kestrel_sql.planner.query import plan_create_as
 from kestrel_sql.server.open import Running
+from kestrel_sql.sql.nodes.statements import CreateAs
 from tests.engine.server.servers import http, ksql, sparkless_server
 
 ORDERS = (
@@ -141,6 +146,31 @@ def test_a_variable_that_is_not_there_is_a_warning(url: str) -> None:
     (entity,) = ksql(url, text, sessionVariables={"given": "y"}).json()
     assert (entity["@type"], entity["statementText"]) == ("warning_entity", "UNDEFINE nowhere;")
     assert "'nowhere'" in entity["message"]
+
+
+def test_a_server_plans_a_statement_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[str] = []
+
+    def counted(statement: CreateAs, *arguments: Any) -> StatementPlan:
+        planned.append(statement.name)
+        return plan_create_as(statement, *arguments)
+
+    monkeypatch.setattr("kestrel_sql.session.session.plan_create_as", counted)
+    with sparkless_server() as running:
+        copies = "CREATE STREAM a AS SELECT * FROM orders; CREATE OR REPLACE STREAM a AS SELECT * FROM orders;"
+        made = ksql(running.url, f"{ORDERS.format('orders')} {copies} DROP STREAM a; {copies}").json()
+        assert [each["commandStatus"]["queryId"] for each in made] == [
+            None,
+            "CSAS_A_0",
+            "CSAS_A_0",
+            None,
+            "CSAS_A_2",
+            "CSAS_A_2",
+        ]
+        (explained,) = ksql(running.url, "EXPLAIN CSAS_A_2;").json()
+    assert planned == ["A"] * 4
+    text = explained["queryDescription"]["statementText"]
+    assert text.startswith("CREATE OR REPLACE STREAM A WITH (CLEANUP_POLICY='delete'")
 
 
 @pytest.mark.rules("R6.2", "R7.1")

@@ -19,7 +19,7 @@ from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.open import Running, ServerSettings, backend_server
 from kestrel_sql.server.serving.backend import Done, Written
-from kestrel_sql.session.session import Session
+from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 from tests.engine.server.servers import Http2Request, Sparkless, ksql
@@ -63,10 +63,12 @@ class Backend(MemoryBackend):
     topic: CommandTopic
     rows: RowProducer
 
-    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+    def command(
+        self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
+    ) -> Done:
         if "refused" in parsed.text:
             self.topic.write("key", parsed.text, ({}, {}), None)
-        return super().command(parsed, config, variables)
+        return super().command(parsed, planned, config, variables)
 
     def produce(self, records: Sequence[Record]) -> Future[Written]:
         return self.rows.write(records)

@@ -230,7 +230,9 @@ class BrokerBackend:
         """Give the lines of PRINT."""
         return printed_lines(statement, self.view(), self._config)
 
-    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+    def command(
+        self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
+    ) -> Done:
         """Write a statement into the command topic once it is known to run, and carry it out.
 
         Raises:
@@ -241,7 +243,7 @@ class BrokerBackend:
             raise StatementError("the statement changes nothing", span=parsed.span)
         with ExitStack() as undo:
             trial = trial_session(self._session, config, variables)
-            done = self._checked(parsed, trial, undo)
+            done = self._checked(parsed, planned, trial, undo)
             if done is not None and done.plan is None:
                 return Done(executed=done, sequence=self.sequence)
             if done is not None and done.deletes is not None:
@@ -304,8 +306,10 @@ class BrokerBackend:
         text = parsed.text.rstrip().removesuffix(";") + ";"
         return self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
 
-    def _checked(self, parsed: ParsedStatement, trial: Session, undo: ExitStack) -> Executed | None:
-        """Plan a statement on a copy of the session, and check that its query could be started.
+    def _checked(
+        self, parsed: ParsedStatement, planned: Executed | None, trial: Session, undo: ExitStack
+    ) -> Executed | None:
+        """Execute a plan on a copy of the session, and check that its query could be started.
 
         Its topic and its schemas are there then; `undo` takes them back. Statements that have no plan give None.
         """
@@ -317,7 +321,9 @@ class BrokerBackend:
             if statement.query_id is not None and statement.query_id not in self._session.queries:
                 raise StatementError(f"Unknown queryId: {statement.query_id}", span=statement.span)
             return None
-        done = trial.execute(parsed)
+        if planned is None:
+            return None
+        done = trial.commit(planned)
         topics = Topics(self._config)
         created = topics.declare(done, trial)
         if created is not None:

@@ -19,7 +19,7 @@ from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.insert_values import Constants
-from kestrel_sql.session.session import Session
+from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
 from kestrel_sql.sql.nodes.statements import AlterSystem, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -111,7 +111,9 @@ class MemoryBackend:
         """Give the lines of PRINT."""
         return printed_lines(statement, self._engine.view())
 
-    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
+    def command(
+        self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
+    ) -> Done:
         """Carry out a statement that changes the engine.
 
         Raises:
@@ -122,9 +124,9 @@ class MemoryBackend:
             self._engine.control(parsed.statement)
         elif isinstance(parsed.statement, AlterSystem):
             self.config = altered_system(self.config, parsed.statement)
-        else:
+        elif planned is not None:
             with self._engine.scoped(config, variables):
-                done = self._engine.define(parsed)
+                done = self._engine.define(planned)
         self.sequence += 1
         return Done(executed=done, sequence=self.sequence)
 

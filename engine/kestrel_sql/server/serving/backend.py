@@ -140,8 +140,10 @@ class Backend(Protocol):
         """Give the lines of PRINT."""
         ...
 
-    def command(self, parsed: ParsedStatement, config: Config, variables: dict[str, str]) -> Done:
-        """Carry out a statement that changes the engine.
+    def command(
+        self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
+    ) -> Done:
+        """Carry out a statement that changes the engine; `planned` is None for one that has no plan.
 
         Raises:
             EngineError: it is refused; nothing has changed.

@@ -161,8 +161,8 @@ class ServedService:
 
         def work() -> list[Entity]:
             config = with_properties(self._engine.config, request.properties)
-            self._statements.validate(request.text, parsed, config, variables)
-            return self._statements.run(request.text, parsed, config, variables)
+            planned = self._statements.validate(request.text, parsed, config, variables)
+            return self._statements.run(request.text, parsed, planned, config, variables)
 
         # The spans of statements are below that of their request.
         traced = partial(copy_context().run, limited(work))

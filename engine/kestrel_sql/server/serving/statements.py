@@ -21,7 +21,7 @@ from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.serving.backend import Backend, Written
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.insert_values import insert_record
-from kestrel_sql.session.session import Session
+from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, Describe, PrintTopic
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import AlterSystem, CreateAs, CreateSource, DropSource, InsertValues, Query
@@ -55,13 +55,14 @@ class Statements:
 
     def validate(
         self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
-    ) -> None:
-        """Try all statements of a text on a copy of the engine.
+    ) -> list[Executed | None]:
+        """Try all statements of a text on a copy of the engine, and return what is planned for `run`.
 
         Raises:
             ApiError: a statement would be refused.
         """
         trial = trial_session(self.engine.session, config, variables)
+        planned: list[Executed | None] = []
         for parsed in statements:
             if isinstance(parsed.statement, Query | PrintTopic):
                 raise ApiError(
@@ -72,7 +73,7 @@ class Statements:
                 )
             try:
                 with attach_span(parsed.span):
-                    self._try(parsed, trial)
+                    planned.append(self._try(parsed, trial))
             except EngineError as error:
                 raise api_error(error, parsed.text, text) from error
         limit = config.integer("ksql.query.persistent.active.limit")
@@ -82,8 +83,9 @@ class Statements:
                 "Not executing statement(s) as it would cause the number of active, persistent queries to exceed the "
                 f"configured limit of {limit}. Terminate queries first.",
             )
+        return planned
 
-    def _try(self, parsed: ParsedStatement, trial: Session) -> None:
+    def _try(self, parsed: ParsedStatement, trial: Session) -> Executed | None:
         match parsed.statement:
             case ControlQuery() as control if self._ends_push(control) is not None:
                 pass
@@ -100,22 +102,29 @@ class Statements:
                 pass
             case _:
                 if self._asked(parsed, trial) is None:
-                    trial.execute(parsed)
+                    return trial.execute(parsed)
+        return None
 
     def run(
-        self, text: str, statements: Sequence[ParsedStatement], config: Config, variables: dict[str, str]
+        self,
+        text: str,
+        statements: Sequence[ParsedStatement],
+        planned: Sequence[Executed | None],
+        config: Config,
+        variables: dict[str, str],
     ) -> list[Entity]:
-        """Carry out statements one by one; only the engine's thread may, if any of them is a command.
+        """Carry out statements one by one, as planned; only the engine's thread may, if any of them is a command.
 
         Raises:
             ApiError: one failed; those before it have run.
         """
         scope = replace(self.engine.session, config=config, variables=variables)
         entities: list[Entity] = []
-        for parsed in (normal_form(each, self._view(scope)) for each in statements):
+        for statement, plan in zip(statements, planned, strict=True):
+            parsed = normal_form(statement, self._view(scope))
             try:
                 with self.traces.statement(parsed.text), attach_span(parsed.span):
-                    entity = self._run(parsed, scope)
+                    entity = self._run(parsed, plan, scope)
             except EngineError as error:
                 if isinstance(parsed.statement, AssertTopic | AssertSchema):
                     raise ApiError(ASSERTION_FAILED, error.message) from error
@@ -124,7 +133,7 @@ class Statements:
                 entities.append(entity)
         return entities
 
-    def _run(self, parsed: ParsedStatement, scope: Session) -> Entity | None:
+    def _run(self, parsed: ParsedStatement, planned: Executed | None, scope: Session) -> Entity | None:
         statement = parsed.statement
         if isinstance(statement, ControlQuery) and (push := self._ends_push(statement)) is not None:
             ended = self.engine.pushes.end(push)
@@ -136,13 +145,13 @@ class Statements:
                 "warnings": [],
             }
         if is_command(statement):
-            entity = self._command(parsed, statement, scope)
+            entity = self._command(parsed, statement, planned, scope)
             scope.catalog, scope.counter = self.engine.session.catalog, self.engine.session.counter
             if isinstance(statement, AlterSystem):
                 scope.config = altered_system(scope.config, statement)
             return entity
         if isinstance(statement, InsertValues):
-            self._insert(parsed, scope)
+            self._insert(parsed, planned)
             return None
         found = self._asked(parsed, scope)
         if found is None:
@@ -151,9 +160,12 @@ class Statements:
             found["queries"] += self.engine.pushes.running()
         return found
 
-    def _command(self, parsed: ParsedStatement, statement: Command, scope: Session) -> Entity:
+    def _command(self, parsed: ParsedStatement, statement: Command, planned: Executed | None, scope: Session) -> Entity:
+        if planned is not None and planned.plan is not None:
+            plan = replace(planned.plan, statement_text=parsed.text)
+            planned = replace(planned, statement=parsed, plan=plan)
         known = dict(self.engine.session.catalog.sources)
-        found = self.engine.command(parsed, scope.config, scope.variables)
+        found = self.engine.command(parsed, planned, scope.config, scope.variables)
         done = found.executed
         if done is not None and done.plan is None:
             if isinstance(statement, CreateSource | CreateAs | CreateKafkaSource):
@@ -175,12 +187,11 @@ class Statements:
         """The id of the push query that TERMINATE names, None if it names none."""
         return self.engine.pushes.find(control.query_id) if control.verb == "TERMINATE" and control.query_id else None
 
-    def _insert(self, parsed: ParsedStatement, scope: Session) -> None:
-        done = scope.execute(parsed)
-        if done.insert is None:
+    def _insert(self, parsed: ParsedStatement, planned: Executed | None) -> None:
+        if planned is None or planned.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         engine = self.engine
-        record = insert_record(done.insert, engine.constants(), engine.session.serde(), engine.now)
+        record = insert_record(planned.insert, engine.constants(), engine.session.serde(), engine.now)
         written = self.produce([record]).result()
         if written.error is not None:
             raise written.error
