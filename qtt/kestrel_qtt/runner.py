@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from types import MappingProxyType
 
 from kestrel_qtt.cases import known_gaps
@@ -32,13 +33,15 @@ def run_cases(
     A driver that breaks costs its group, not the run.
     """
     size = _size(len(cases), options)
+    carrier_of: Callable[[Case], str] = getattr(driver, "carrier_of", lambda _: "")
     groups = [cases[start : start + size] for start in range(0, len(cases), size)]
     for case, outcome, seconds in (
         _side_by_side(groups, driver, options)
         if options.jobs > 1 and len(groups) > 1
         else _in_turn(groups, driver, options)
     ):
-        yield known_gaps.apply(gaps, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+        result = known_gaps.apply(gaps, judge(case, outcome, seconds, tolerant_errors=tolerant_errors))
+        yield replace(result, carrier=carrier_of(case))
 
 
 def _size(cases: int, options: RunOptions) -> int:

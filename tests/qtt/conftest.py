@@ -29,6 +29,9 @@ class FakeDriver:
             if word != "FORGET":
                 yield case, outcome(case, word, rest), 0.01
 
+    def carrier_of(self, case: Case) -> str:
+        return "process"
+
     def explain(self, case: Case) -> str:
         return f"plan of {case.name}"
 

@@ -35,6 +35,7 @@ def test_junit_has_the_seconds_of_each_case(path: str, fake: Any) -> None:
     good, bad = suite
     assert (good.get("classname"), good.get("name"), good.get("time")) == ("x.json", "good-one", "0.0100")
     assert good.find("failure") is None
+    assert [each.attrib for each in good.iter("property")] == [{"name": "carrier", "value": "process"}]
     failure = bad.find("failure")
     assert failure is not None
     assert "value.A" in str(failure.text)

@@ -67,7 +67,7 @@ def results() -> list[Result]:
     passed = replace(CASE, id="a.yaml::passed", name="a - passed", outputs=CASE.outputs and CASE.outputs[:1])
     only = Produced({"COUNTS": WROTE.records["COUNTS"][:1]})
     return [
-        judge(CASE, WROTE, 0.5),
+        replace(judge(CASE, WROTE, 0.5), carrier="process"),
         judge(passed, only),
         Result(passed, Status.ERROR, 0.0, "b.yaml:1: it cannot be read"),
     ]
@@ -90,6 +90,7 @@ def test_the_data_of_a_report(tmp_path: Path) -> None:
     data = data_of(file)
     failed, passed, broken = data["cases"]
     assert [case["status"] for case in data["cases"]] == ["failed", "passed", "error"]
+    assert (failed["carrier"], data["summary"]["text"].split(") ")[1]) == ("process", "on process")
     (difference,) = failed["differences"]
     assert (difference["kind"], difference["index"], difference["line"]) == ("differs", 1, 10)
     assert difference["columns"] == [["value.N", "2.50 (decimal)", "2.5 (decimal)"]]

@@ -446,3 +446,5 @@ def test_a_report_to_look_at_and_the_seconds_of_each_case(project: pytest.Pytest
     assert "<title>qtt report</title>" in page
     junit = (project.path / "junit.xml").read_text()
     assert 'name="one" time="0.01' in junit
+    assert '<property name="carrier" value="process"' in junit
+    assert "cases ran on process" in result.stdout.str()

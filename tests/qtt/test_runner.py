@@ -196,9 +196,13 @@ def test_every_nth_case_of_each_file_leaves_no_file_out() -> None:
 
 
 def test_report(tmp_path: Path) -> None:
-    results = [Result(make("a"), Status.PASSED, 0.5), Result(make("b"), Status.FAILED, 0.25, "no\nno")]
+    results = [
+        Result(make("a"), Status.PASSED, 0.5, carrier="process"),
+        Result(make("b"), Status.FAILED, 0.25, "no\nno", carrier="spark"),
+    ]
     summary = summarise(results, 2.0)
-    assert str(summary) == "1 passed, 1 failed in 2.0 s (1 cases a second)"
+    assert str(summary) == "1 passed, 1 failed in 2.0 s (1 cases a second) on process (1) and spark (1)"
+    assert str(summarise(results[:1], 2.0)) == "1 passed in 2.0 s (0.5 cases a second) on process"
     assert not summary.is_success
     assert not summarise([Result(make("a"), Status.ERROR)], 1).is_success
     gap = Result(make("a"), Status.SKIPPED, reason="known gap, notyet: no")
@@ -214,6 +218,7 @@ def test_report(tmp_path: Path) -> None:
         "skipped": 0,
         "seconds": 2.0,
         "cases_per_second": 1.0,
+        "carriers": {"process": 1, "spark": 1},
     }
     assert report["cases"][1] == {
         "id": "f.json::b",
@@ -224,6 +229,7 @@ def test_report(tmp_path: Path) -> None:
         "status": "failed",
         "seconds": 0.25,
         "reason": "no\nno",
+        "carrier": "spark",
     }
     assert failure_text(results[1]) == "FAILED f.json::b\n  f.json:1: f - b\n  no\n  no"
 

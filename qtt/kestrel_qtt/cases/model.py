@@ -369,7 +369,8 @@ class Status(StrEnum):
 class Result:
     """The result of one case.
 
-    `reason` is empty for a case that passed, or `class: …` if its spec holds only in part.
+    `reason` is empty for a case that passed, or `class: …` if its spec holds only in part. `carrier` is what ran its
+    queries, `spark` or `process`; empty if the case could not be read.
     """
 
     case: Case
@@ -377,6 +378,7 @@ class Result:
     seconds: float = 0.0
     reason: str = ""
     outcome: Outcome | None = field(default=None, compare=False, repr=False)
+    carrier: str = ""
 
 
 class CaseFileError(Exception):

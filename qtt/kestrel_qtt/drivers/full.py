@@ -14,6 +14,10 @@ from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 class FullDriver(RecordDriver):
     """Runs cases of all forms: those of records over the given topics, the others on engines in memory."""
 
+    def carrier_of(self, case: model.Case) -> str:
+        """What runs the queries of a case; engines in memory run theirs in the process."""
+        return "process" if isinstance(case, RestCase | ScriptCase) else super().carrier_of(case)
+
     def run(
         self, cases: Sequence[model.Case], options: RunOptions
     ) -> Iterator[tuple[model.Case, model.Outcome, float]]:

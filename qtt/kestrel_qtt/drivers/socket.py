@@ -77,6 +77,10 @@ class SocketDriver(FullDriver):
                 outcome = crashed(error)
             yield case, outcome, time.perf_counter() - started
 
+    def carrier_of(self, case: model.Case) -> str:
+        """What runs the queries of a case on its server."""
+        return "process" if self._servers is None else "spark"
+
     def close(self) -> None:
         """End the server."""
         self._stack.close()

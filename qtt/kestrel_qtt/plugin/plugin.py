@@ -6,6 +6,7 @@ imported with the first case file only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -180,7 +181,13 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how many queries were not run again."""
+    """Say what ran the queries of the cases, and how many queries were not run again."""
+    reports = (report for found in terminalreporter.stats.values() for report in found)
+    told = (dict(report.user_properties) for report in reports if getattr(report, "when", "") == "call")
+    if carriers := Counter(str(properties["carrier"]) for properties in told if properties.get("carrier")):
+        from kestrel_qtt.report.text import carriers_text
+
+        terminalreporter.write_line(f"cases ran on {carriers_text(carriers)}")
     if number := config.stash[_EQUAL]:
         terminalreporter.write_line(
             f"{number} queries were not run: an equal query, often that of a stored plan, ran over equal records, and"

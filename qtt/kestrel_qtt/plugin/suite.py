@@ -45,6 +45,7 @@ class CaseItem(pytest.Item):
             raise CaseFailedError(self.unreadable)
         result = self.suite.result(self.case)
         self.seconds = result.seconds
+        self.user_properties.append(("carrier", result.carrier))
         if result.status is Status.SKIPPED:
             pytest.xfail(result.reason)
         if result.status is not Status.PASSED:

@@ -24,6 +24,8 @@ def write_junit(path: Path, results: Sequence[Result], summary: Summary) -> None
         case = ET.SubElement(suite, "testcase", {"classname": file, "name": name, "time": f"{result.seconds:.4f}"})
         case.set("file", result.case.file.as_posix())
         case.set("line", str(result.case.line))
+        if result.carrier:
+            ET.SubElement(ET.SubElement(case, "properties"), "property", {"name": "carrier", "value": result.carrier})
         if result.status in _ELEMENTS:
             reason = _CONTROL.sub("\ufffd", result.reason)
             told = ET.SubElement(case, _ELEMENTS[result.status], {"message": reason.partition("\n")[0]})

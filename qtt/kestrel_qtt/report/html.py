@@ -65,6 +65,7 @@ def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
         "details": _json(
             {
                 "reason": result.reason,
+                "carrier": result.carrier,
                 "compared": str(case.matching),
                 "script": None if case.script is None else case.script.as_posix(),
                 "inputs": list(_inputs(case, result.outcome)),

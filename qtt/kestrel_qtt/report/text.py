@@ -31,7 +31,7 @@ class Summary:
     """The counts of a run; `seconds` is wall time.
 
     `classes` counts those that passed although their spec holds in part only, `loose` those that do not compare
-    everything.
+    everything, `carriers` those that each carrier ran.
     """
 
     passed: int
@@ -41,6 +41,7 @@ class Summary:
     seconds: float
     classes: Mapping[str, int] = field(default_factory=dict)
     loose: int = 0
+    carriers: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def cases_per_second(self) -> float:
@@ -60,12 +61,19 @@ class Summary:
             count_of(number, what) for number, what in ((self.errors, "error"), (self.skipped, "known gap")) if number
         ]
         text = f"{', '.join(counts)} in {self.seconds:.1f} s ({self.cases_per_second:g} cases a second)"
+        if self.carriers:
+            text += f" on {carriers_text(self.carriers)}"
         if self.loose:
             text += f"\nof those that passed, {self.loose} with `ignore`, `unordered` or `tolerance`"
         if self.classes:
             named = ", ".join(f"{n} {name}" for name, n in sorted(self.classes.items()))
             text += f"\nof those that passed, by class: {named}"
         return text
+
+
+def carriers_text(carriers: Mapping[str, int]) -> str:
+    """Name the carriers of a run, with the number of cases of each if there are several."""
+    return " and ".join(f"{name} ({number})" if len(carriers) > 1 else name for name, number in carriers.items())
 
 
 def summarise(results: Iterable[Result], seconds: float) -> Summary:
@@ -80,7 +88,8 @@ def summarise(results: Iterable[Result], seconds: float) -> Summary:
         counts[status] for status in (Status.PASSED, Status.FAILED, Status.ERROR, Status.SKIPPED)
     )
     loose = sum(result.status is Status.PASSED and bool(str(result.case.matching)) for result in known)
-    return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes), loose)
+    carriers = Counter(result.carrier for result in known if result.carrier)
+    return Summary(passed, failed, errors, skipped, round(seconds, 3), dict(classes), loose, dict(carriers))
 
 
 def write_report(path: Path, results: Sequence[Result], summary: Summary) -> None:
@@ -93,6 +102,7 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
             "skipped": summary.skipped,
             "seconds": summary.seconds,
             "cases_per_second": summary.cases_per_second,
+            "carriers": dict(summary.carriers),
             **({"classes": dict(summary.classes)} if summary.classes else {}),
         },
         "cases": [
@@ -105,6 +115,7 @@ def write_report(path: Path, results: Sequence[Result], summary: Summary) -> Non
                 "status": result.status.value,
                 "seconds": round(result.seconds, 4),
                 "reason": result.reason,
+                "carrier": result.carrier,
                 **({"compared": str(result.case.matching)} if str(result.case.matching) else {}),
             }
             for result in results

@@ -29,6 +29,7 @@ class BrokerTopics:
     """The topics of cases on one broker, read and written by one Spark session."""
 
     can_share = can_fork = False
+    carrier = "spark"
 
     def __init__(self, servers: str) -> None:
         """Connect to the broker and start Spark.

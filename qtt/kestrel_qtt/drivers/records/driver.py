@@ -22,6 +22,10 @@ class CaseTopics(Protocol):
     """Where the topics of cases are while these run: in memory, or on a broker."""
 
     @property
+    def carrier(self) -> str:
+        """What runs the queries, `spark` or `process`."""
+
+    @property
     def can_share(self) -> bool:
         """Whether a query can read the records of several cases at once."""
 
@@ -63,6 +67,10 @@ class RecordDriver:
         cut = Cut.parse(options.cut, options.restart)
         for start in range(0, len(cases), options.group_size):
             yield from self._run_group(cases[start : start + options.group_size], cut, reuse=options.reuse)
+
+    def carrier_of(self, case: model.Case) -> str:
+        """What runs the queries of a case, `spark` or `process`."""
+        return self._topics.carrier
 
     @property
     def can_fork(self) -> bool:

@@ -19,6 +19,7 @@ class MemoryTopics:
 
     memory: Memory
     can_share: bool = True
+    carrier: str = "spark"
     can_fork: bool = False
 
     def begin(self, runs: Sequence[CaseRun]) -> None:

@@ -20,6 +20,7 @@ class ProcessTopics:
     """Runs each query by itself."""
 
     can_share = False
+    carrier = "process"
     can_fork = True
 
     def begin(self, runs: Sequence[CaseRun]) -> None:

@@ -69,7 +69,7 @@
   function view(each) {
     const parts = [
       make("h2", {}, make("span", { class: each.status }, `${each.status} `), each.name),
-      make("p", { class: "dim" }, `${each.file}:${each.line} · ${each.seconds} s${each.rules.length ? ` · rules ${each.rules.join(", ")}` : ""}${each.compared ? ` · compared ${each.compared}` : ""}`),
+      make("p", { class: "dim" }, `${each.file}:${each.line} · ${each.seconds} s${each.carrier ? ` on ${each.carrier}` : ""}${each.rules.length ? ` · rules ${each.rules.join(", ")}` : ""}${each.compared ? ` · compared ${each.compared}` : ""}`),
     ];
     if (each.differences.length) parts.push(make("h3", {}, "Differences"), make("div", { class: "wide" }, differences(each)));
     if (each.reason) parts.push(make("h3", {}, each.status === "failed" ? "Why it failed" : "Reason"), make("pre", { class: "reason" }, each.reason));
