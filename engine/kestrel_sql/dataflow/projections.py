@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.sql.nodes.expressions import Case, ColumnRef, Expression, FunctionCall, Lambda, Logical, NullLiteral
 from kestrel_sql.types.sql_types import STRING
 
@@ -94,18 +95,17 @@ class Projection:
         return columns.with_columns({name: [old if new is None else new for new, old in pairs]})
 
 
-def _sorted_in_place(bound: Bound) -> Iterator[tuple[str, Bound]]:
+@along_chains
+def _sorted_in_place(bound: Bound) -> tuple[tuple[str, Bound], ...]:
     """The columns that an expression always sorts, with the calls: ARRAY_SORT sorts its argument in place."""
     if isinstance(bound.node, Case | Logical | Lambda):
-        return
-    for child in bound.children:
-        yield from _sorted_in_place(child)
-    if (
-        isinstance(bound.node, FunctionCall)
-        and bound.node.name == "ARRAY_SORT"
-        and isinstance(bound.children[0].node, ColumnRef)
-    ):
-        yield bound.children[0].node.name, bound
+        return ()
+    found = tuple(each for child in bound.children for each in _sorted_in_place(child))
+    match bound.node:
+        case FunctionCall("ARRAY_SORT", (ColumnRef(name), *_)):
+            return (*found, (name, bound))
+        case _:
+            return found
 
 
 class Predicate:

@@ -25,6 +25,7 @@ from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.java.regex.time_limit import TimeLimitError, check_work
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes.chains import chain
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal
@@ -133,21 +134,63 @@ def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:
     """Close the error scope of an expression inside another, if scopes are nested: NULL and a report where it fails."""
     if not options.nested or _is_sure(evaluate):
         return evaluate
-    message = f"Error processing {format_expression(bound.node)}"
 
     def run(columns: Columns, failures: Failures) -> Column:
         own: Failures = {}
         found = evaluate(columns, own)
-        for at, error in own.items():
-            if isinstance(error, TimeLimitError):
-                # Without this, each item of a lambda could take the full time limit.
-                failures.setdefault(at, error)
-            else:
-                columns.report(at, message, error)
-            found[at] = None
+        _close(bound, found, columns, own, failures)
         return found
 
     return run
+
+
+def _close(bound: Bound, found: Column, columns: Columns, own: Failures, failures: Failures) -> None:
+    """Close the error scope of an expression that gave a column and failures of its own."""
+    message = f"Error processing {format_expression(bound.node)}" if own else ""
+    for at, error in own.items():
+        if isinstance(error, TimeLimitError):
+            # Without this, each item of a lambda could take the full time limit.
+            failures.setdefault(at, error)
+        else:
+            columns.report(at, message, error)
+        found[at] = None
+
+
+_Step = Callable[[Column, Columns, Failures], Column]
+"""Evaluates a link of a chain for the column of its first operand."""
+
+
+def _chained(bound: Bound, options: Options) -> Evaluate:
+    """Evaluate the links of a chain one after the other, each inside the error scope that the next one closes."""
+    links = chain(bound)
+    *inner, last = [_step(link.node, link, options) for link in links]
+    of_calls = isinstance(bound.node, e.FunctionCall)
+    first = (_argument if of_calls else compile_expression)(links[0].children[0], options)
+    closes = of_calls and options.nested
+
+    def run(columns: Columns, failures: Failures) -> Column:
+        own: Failures = {} if closes and inner else failures
+        found = first(columns, own)
+        for number, step in enumerate(inner):
+            found = step(found, columns, own)
+            if closes:
+                outer: Failures = failures if number == len(inner) - 1 else {}
+                _close(links[number], found, columns, own, outer)
+                own = outer
+        return last(found, columns, failures)
+
+    return run
+
+
+def _argument(bound: Bound, options: Options) -> Evaluate:
+    """Compile an operand; a call and a field close their own error scope."""
+    evaluate = compile_expression(bound, options)
+    return scoped(bound, evaluate, options) if isinstance(bound.node, e.FunctionCall | e.Dereference) else evaluate
+
+
+@singledispatch
+def _step(node: object, bound: Bound, options: Options) -> _Step:
+    raise TypeError(f"{type(node).__name__} is no link of a chain")
 
 
 @singledispatch
@@ -224,15 +267,21 @@ def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
     return lambda columns, failures: mapped(operator.not_, [operand(columns, failures)], failures, None)
 
 
-@_compile.register
-def _(node: e.Logical, bound: Bound, options: Options) -> Evaluate:
-    left, right = _operands(bound, options)
+@_compile.register(e.Logical)
+@_compile.register(e.Arithmetic)
+def _(node: e.Logical | e.Arithmetic, bound: Bound, options: Options) -> Evaluate:
+    return _chained(bound, options)
+
+
+@_step.register
+def _(node: e.Logical, bound: Bound, options: Options) -> _Step:
     decisive = node.op is e.LogicalOp.OR
     if ends_decided(node):
-        return _applied(lambda _: decisive, [left], Nulls.BODY)
+        return lambda left, columns, failures: mapped(lambda _: decisive, [left], failures, Nulls.BODY)
+    right = compile_expression(bound.children[1], options)
 
-    def run(columns: Columns, failures: Failures) -> Column:
-        found = _given(left(columns, failures), failures)
+    def run(left: Column, columns: Columns, failures: Failures) -> Column:
+        found = _given(left, failures)
         rest = [at for at, value in enumerate(found) if value is not decisive and at not in failures]
         for at, value in zip(rest, over_rows(right, columns, rest, failures), strict=True) if rest else ():
             found[at] = value
@@ -351,12 +400,14 @@ def _(node: e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
     return lambda columns, failures: [value is not None for value in operand(columns, failures)]
 
 
-@_compile.register
-def _(node: e.Arithmetic, bound: Bound, options: Options) -> Evaluate:
-    if bound.type == t.STRING:
-        return _applied(_joined, _operands(bound, options), Nulls.BODY)
-    left, right = (child.type for child in bound.children)
-    return _applied(arithmetic(node.op, left, right, bound.type), _operands(bound, options), None)
+@_step.register
+def _(node: e.Arithmetic, bound: Bound, options: Options) -> _Step:
+    of_left, of_right = (child.type for child in bound.children)
+    joins = bound.type == t.STRING
+    body = _joined if joins else arithmetic(node.op, of_left, of_right, bound.type)
+    right = compile_expression(bound.children[1], options)
+    nulls = Nulls.BODY if joins else None
+    return lambda left, columns, failures: mapped(body, [left, right(columns, failures)], failures, nulls)
 
 
 def _joined(left: str | None, right: str | None) -> str:
@@ -473,26 +524,31 @@ def _applied(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Null
 
 @_compile.register
 def _(node: e.FunctionCall, bound: Bound, options: Options) -> Evaluate:
+    if bound.children:
+        return _chained(bound, options)
+    step = _step(node, bound, options)
+    return lambda columns, failures: step([None] * columns.size, columns, failures)
+
+
+@_step.register
+def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     function = bound.function
     if not isinstance(function, Scalar) or bound.type is None:
         raise UnsupportedError(f"{function.name if function else node.name} cannot be called here")
-    arguments = [
-        scoped(child, compile_expression(child, options), options)
-        if isinstance(child.node, e.FunctionCall | e.Dereference)
-        else compile_expression(child, options)
-        for child in bound.children
-    ]
+    others = [_argument(child, options) for child in bound.children[1:]]
     settings = {name: value for name, value in options.settings.items() if name.startswith("ksql.functions.")}
     types = CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
     body, of_user = value_body(function, types)
-    required = [at for at, needed in enumerate(bound.required[: len(arguments)]) if needed]
+    required = [at for at, needed in enumerate(bound.required[: len(bound.children)]) if needed]
+    if not bound.children:
+        return lambda start, columns, failures: mapped(
+            lambda _: body(), [start], failures, Nulls.BODY, retry=not of_user
+        )
 
-    def run(columns: Columns, failures: Failures) -> Column:
-        given = [each(columns, failures) for each in arguments]
+    def run(start: Column, columns: Columns, failures: Failures) -> Column:
+        given = [start, *(each(columns, failures) for each in others)]
         for at in required:
             failures.update(_missing(given[at], failures))
-        if not given:
-            return mapped(lambda _: body(), [[None] * columns.size], failures, Nulls.BODY, retry=not of_user)
         return mapped(body, given, failures, function.nulls, retry=not of_user)
 
     return run

@@ -8,10 +8,10 @@ from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import Span, StatementError, UnknownColumnError, column_hint, other_case
 from kestrel_sql.formats.capabilities import column_list
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import InsertValues, SourceKind
+from kestrel_sql.sql.nodes.walk import column_refs
 from kestrel_sql.types.conversion import can_implicitly_cast
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, ROWTIME, WINDOW_BOUNDS, Column, Role, Schema
 from kestrel_sql.types.sql_types import quote

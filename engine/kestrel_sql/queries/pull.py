@@ -18,12 +18,12 @@ from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.analysis.scope import unknown_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import calls, column_refs
 from kestrel_sql.queries.pull_rules import KeyRules, check_in_lists, check_operands, unqualified
 from kestrel_sql.queries.transient import QueryKind, TransientQuery, plan_query
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import Query, SelectAll, SelectExpression, SelectStructAll, SourceKind
+from kestrel_sql.sql.nodes.walk import calls, column_refs
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import ROWOFFSET, ROWPARTITION, WINDOW_BOUNDS, Column, Role
 from kestrel_sql.types.sql_types import quote

@@ -6,9 +6,9 @@ from kestrel_sql.expressions.compiler import compile_expression
 from kestrel_sql.expressions.of_row import value_of
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.queries.pull_rules import disjuncts
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression
+from kestrel_sql.sql.nodes.walk import column_refs
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, INTEGER, STRING, TIME, TIMESTAMP
 

@@ -9,8 +9,8 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError, TypeMismatchError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import column_refs, rewrite, walk
 from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.chains import along_chains, chain
 from kestrel_sql.sql.nodes.expressions import (
     Between,
     ColumnRef,
@@ -25,6 +25,7 @@ from kestrel_sql.sql.nodes.expressions import (
     NullLiteral,
     StringLiteral,
 )
+from kestrel_sql.sql.nodes.walk import column_refs, rewrite, walk
 from kestrel_sql.types.schema import WINDOW_BOUNDS, Column
 from kestrel_sql.types.sql_types import BYTES, STRING, SqlType, quote
 
@@ -127,6 +128,7 @@ def _refused(message: str) -> StatementError:
     return StatementError(message, hint=_HINT)
 
 
+@along_chains
 def disjuncts(where: Expression) -> tuple[tuple[Expression, ...], ...]:
     """Return WHERE as alternatives, each of which is a list of conditions; IN and BETWEEN become comparisons."""
     match where:
@@ -139,9 +141,12 @@ def disjuncts(where: Expression) -> tuple[tuple[Expression, ...], ...]:
         case Between(operand, lower, upper):
             above = Comparison(ComparisonOp.GREATER_THAN_OR_EQUAL, operand, lower)
             return ((above, Comparison(ComparisonOp.LESS_THAN_OR_EQUAL, operand, upper)),)
-        case Not(Logical(op, left, right)):
-            turned = LogicalOp.AND if op is LogicalOp.OR else LogicalOp.OR
-            return disjuncts(Logical(turned, Not(left), Not(right)))
+        case Not(Logical() as operand):
+            first, *_ = links = chain(operand)
+            turned: Expression = Not(first.left)
+            for link in links:
+                turned = Logical(LogicalOp.AND if link.op is LogicalOp.OR else LogicalOp.OR, turned, Not(link.right))
+            return disjuncts(turned)
         case Not(Not(inner)):
             return disjuncts(inner)
         case _:
@@ -176,7 +181,7 @@ def check_operands(where: Expression, source: Source, types: Types) -> None:
     """
     scope = {column.name: column.type for column in source.schema.columns}
     for node in walk(where):
-        if not all(ref.name in scope for ref in column_refs(node)):
+        if not isinstance(node, Like | Between) or not all(ref.name in scope for ref in column_refs(node)):
             continue
         match node:
             case Like(ColumnRef(name) as operand) if scope[name] != STRING:

@@ -21,10 +21,10 @@ from kestrel_sql.plan.steps.streams import StreamSelectV1
 from kestrel_sql.plan.steps.tables import TableSelectV1
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import column_refs
 from kestrel_sql.planner.query import plan_transient
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.sql.nodes.statements import Emit, Query, SelectAll
+from kestrel_sql.sql.nodes.walk import column_refs
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import ROWOFFSET, ROWPARTITION, WINDOWEND, WINDOWSTART, Column, Schema
 

@@ -103,7 +103,6 @@ CHAINS = ("+", "%", "OR", "AND", "||")
     [
         *(f"{start * (MAX_DEPTH + 1)}x{end * (MAX_DEPTH + 1)}" for start, end in NESTED),
         *(f"x{f' {operator} x' * MAX_TERMS}" for operator in CHAINS),
-        "1" + " + 1" * 5000,
         "TRANSFORM(a, q => " + "ABS(" * 2000 + "q" + ")" * 2001,
         "CAST(x AS " + "ARRAY<" * MAX_DEPTH + "INT" + ">" * MAX_DEPTH + ")",
         *(

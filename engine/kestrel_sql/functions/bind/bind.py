@@ -11,11 +11,12 @@ from kestrel_sql.functions.bind import containers as typing_containers
 from kestrel_sql.functions.bind import operators as typing_operators
 from kestrel_sql.functions.bind.calls import bind_call
 from kestrel_sql.functions.bind.common_type import decimal_literal_type
-from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.nodes import Bound, parts
 from kestrel_sql.functions.bind.own_scales import mark_own_scales
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.format.expressions import format_expression
+from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.sql.nodes.expressions import (
     Arithmetic,
     ArrayConstructor,
@@ -86,14 +87,13 @@ def bind(
 
 
 def _check_keys(bound: Bound) -> None:
-    if bound.type is not None and (refused := _composite_key(bound.type)):
-        raise UnsupportedError(
-            f"{format_expression(bound.node)} is a {refused}: the keys of a MAP cannot be an ARRAY, MAP or STRUCT.",
-            span=bound.node.span,
-            hint="cast the keys to STRING",
-        )
-    for child in bound.children:
-        _check_keys(child)
+    for part in parts(bound):
+        if part.type is not None and (refused := _composite_key(part.type)):
+            raise UnsupportedError(
+                f"{format_expression(part.node)} is a {refused}: the keys of a MAP cannot be an ARRAY, MAP or STRUCT.",
+                span=part.node.span,
+                hint="cast the keys to STRING",
+            )
 
 
 def _composite_key(sql_type: SqlType) -> SqlType | None:
@@ -109,47 +109,52 @@ def _composite_key(sql_type: SqlType) -> SqlType | None:
             return None
 
 
-@singledispatch
+@along_chains
 def _bind(node: Node, scope: _Scope) -> Bound:
+    return _typed(node, scope)
+
+
+@singledispatch
+def _typed(node: Node, scope: _Scope) -> Bound:
     raise TypeError(f"no typing rule for {type(node).__name__}")
 
 
-@_bind.register
+@_typed.register
 def _(node: NullLiteral, scope: _Scope) -> Bound:
     return Bound(node, None)
 
 
-@_bind.register
+@_typed.register
 def _(node: BooleanLiteral, scope: _Scope) -> Bound:
     return Bound(node, BOOLEAN)
 
 
-@_bind.register
+@_typed.register
 def _(node: IntegerLiteral, scope: _Scope) -> Bound:
     return Bound(node, INTEGER if -(2**31) <= node.value < 2**31 else BIGINT)
 
 
-@_bind.register
+@_typed.register
 def _(node: LongLiteral, scope: _Scope) -> Bound:
     return Bound(node, BIGINT)
 
 
-@_bind.register
+@_typed.register
 def _(node: DecimalLiteral, scope: _Scope) -> Bound:
     return Bound(node, decimal_literal_type(node.value))
 
 
-@_bind.register
+@_typed.register
 def _(node: DoubleLiteral, scope: _Scope) -> Bound:
     return Bound(node, DOUBLE)
 
 
-@_bind.register
+@_typed.register
 def _(node: StringLiteral, scope: _Scope) -> Bound:
     return Bound(node, STRING)
 
 
-@_bind.register
+@_typed.register
 def _(node: ColumnRef, scope: _Scope) -> Bound:
     written = None if node.qualifier is None else scope.columns.get(format_expression(node))
     column_type = written or scope.columns.get(node.name)
@@ -160,63 +165,63 @@ def _(node: ColumnRef, scope: _Scope) -> Bound:
     return Bound(node, column_type)
 
 
-@_bind.register
+@_typed.register
 def _(node: LambdaVariable, scope: _Scope) -> Bound:
     if node.name not in scope.variables:
         raise UnknownColumnError(f"Unknown lambda variable {node.name}.", span=node.span)
     return Bound(node, scope.variables[node.name])
 
 
-@_bind.register
+@_typed.register
 def _(node: Not, scope: _Scope) -> Bound:
     return typing_operators.logical(node, [_bind(node.operand, scope)])
 
 
-@_bind.register
+@_typed.register
 def _(node: Logical, scope: _Scope) -> Bound:
     return typing_operators.logical(node, [_bind(node.left, scope), _bind(node.right, scope)])
 
 
-@_bind.register
+@_typed.register
 def _(node: Comparison, scope: _Scope) -> Bound:
     return typing_operators.comparison(node, _bind(node.left, scope), _bind(node.right, scope))
 
 
-@_bind.register
+@_typed.register
 def _(node: Arithmetic, scope: _Scope) -> Bound:
     return typing_operators.arithmetic(node, _bind(node.left, scope), _bind(node.right, scope))
 
 
-@_bind.register(Negate)
-@_bind.register(UnaryPlus)
+@_typed.register(Negate)
+@_typed.register(UnaryPlus)
 def _(node: Negate | UnaryPlus, scope: _Scope) -> Bound:
     return typing_operators.signed(node, _bind(node.operand, scope))
 
 
-@_bind.register(IsNull)
-@_bind.register(IsNotNull)
+@_typed.register(IsNull)
+@_typed.register(IsNotNull)
 def _(node: IsNull | IsNotNull, scope: _Scope) -> Bound:
     return Bound(node, BOOLEAN, (_bind(node.operand, scope),))
 
 
-@_bind.register
+@_typed.register
 def _(node: Between, scope: _Scope) -> Bound:
     return typing_operators.between(
         node, _bind(node.operand, scope), _bind(node.lower, scope), _bind(node.upper, scope)
     )
 
 
-@_bind.register
+@_typed.register
 def _(node: InList, scope: _Scope) -> Bound:
     return typing_containers.in_list(node, tuple(_bind(item, scope) for item in (node.operand, *node.items)))
 
 
-@_bind.register
+@_typed.register
 def _(node: Like, scope: _Scope) -> Bound:
     return typing_operators.like(node, _bind(node.operand, scope), _bind(node.pattern, scope))
 
 
-@_bind.register
+@_typed.register
 def _(node: Case, scope: _Scope) -> Bound:
     parts = [part for branch in node.branches for part in (branch.condition, branch.result)]
     if node.default is not None:
@@ -224,37 +229,37 @@ def _(node: Case, scope: _Scope) -> Bound:
     return typing_operators.case(node, tuple(_bind(part, scope) for part in parts))
 
 
-@_bind.register
+@_typed.register
 def _(node: Cast, scope: _Scope) -> Bound:
     return typing_operators.explicit_cast(node, _bind(node.operand, scope))
 
 
-@_bind.register
+@_typed.register
 def _(node: ArrayConstructor, scope: _Scope) -> Bound:
     return typing_containers.array(node, tuple(_bind(item, scope) for item in node.items))
 
 
-@_bind.register
+@_typed.register
 def _(node: MapConstructor, scope: _Scope) -> Bound:
     return typing_containers.map_(node, tuple(_bind(part, scope) for entry in node.entries for part in entry))
 
 
-@_bind.register
+@_typed.register
 def _(node: StructConstructor, scope: _Scope) -> Bound:
     return typing_containers.struct(node, tuple(_bind(value, scope) for _, value in node.fields))
 
 
-@_bind.register
+@_typed.register
 def _(node: Subscript, scope: _Scope) -> Bound:
     return typing_containers.subscript(node, _bind(node.base, scope), _bind(node.index, scope))
 
 
-@_bind.register
+@_typed.register
 def _(node: Dereference, scope: _Scope) -> Bound:
     return typing_containers.dereference(node, _bind(node.base, scope))
 
 
-@_bind.register
+@_typed.register
 def _(node: FunctionCall, scope: _Scope) -> Bound:
     def bind_inside(expression: Expression, variables: Mapping[str, SqlType | None]) -> Bound:
         return _bind(expression, replace(scope, variables={**scope.variables, **variables}))
@@ -262,20 +267,20 @@ def _(node: FunctionCall, scope: _Scope) -> Bound:
     return bind_call(node, scope.functions, bind_inside)
 
 
-@_bind.register
+@_typed.register
 def _(node: SimpleCase, scope: _Scope) -> Bound:
     raise UnsupportedError(
         "CASE with an operand is not supported.", span=node.span, hint="write CASE WHEN x = … THEN … END"
     )
 
 
-@_bind.register
+@_typed.register
 def _(node: AtTimeZone, scope: _Scope) -> Bound:
     raise UnsupportedError("AT TIME ZONE is not supported.", span=node.span, hint="use CONVERT_TZ")
 
 
-@_bind.register(Lambda)
-@_bind.register(IntervalUnit)
+@_typed.register(Lambda)
+@_typed.register(IntervalUnit)
 def _(node: Lambda | IntervalUnit, scope: _Scope) -> Bound:
     what = "lambda" if isinstance(node, Lambda) else "unit of time"
     raise TypeMismatchError(f"A {what} may only be an argument of a function.", span=node.span)

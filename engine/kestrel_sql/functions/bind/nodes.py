@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kestrel_sql.functions.declaration import Function
+from kestrel_sql.sql.nodes.chains import chain
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.types.sql_types import SqlType
 
@@ -27,10 +29,35 @@ class Bound:
     required: tuple[bool, ...] = ()
     implicit: bool = False
 
+    def continued(self) -> Bound | None:
+        """The link of a chain that this one continues (`Node.continued`)."""
+        before = self.node.continued()
+        return self.children[0] if before is not None and self.children[0].node is before else None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a chain link by link."""
+        first, *others = links = chain(self)
+        if not others:
+            return object.__reduce_ex__(self, protocol)
+        facts = [(each.type, each.children[1:], each.function, each.required, each.implicit) for each in links]
+        return _linked, (self.node, first.children[0], facts)
+
+
+def _linked(node: Expression, bound: Bound, links: Sequence[tuple[Any, ...]]) -> Bound:
+    for each, (sql_type, others, *facts) in zip(chain(node)[-len(links) :], links, strict=True):
+        bound = Bound(each, sql_type, (bound, *others), *facts)
+    return bound
+
+
+def parts(bound: Bound) -> Iterator[Bound]:
+    """Yield an expression and all its parts, parents first."""
+    waiting = [bound]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(part.children)
+
 
 def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
     """Yield the columns that an expression refers to, with their types."""
-    if isinstance(bound.node, ColumnRef):
-        yield bound.node.name, bound.type
-    for child in bound.children:
-        yield from columns_of(child)
+    return ((part.node.name, part.type) for part in parts(bound) if isinstance(part.node, ColumnRef))

@@ -9,6 +9,7 @@ from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.java.time.iso import PARSERS
 from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.sql.nodes.expressions import (
     Arithmetic,
     ArithmeticOp,
@@ -237,6 +238,7 @@ def ends_decided(node: Logical) -> bool:
     return _constant_truth(node.right) is (node.op is LogicalOp.OR)
 
 
+@along_chains
 def _constant_truth(node: Expression) -> bool | None:
     """The value of a condition of literals, as a Java compiler knows it; None if it is none."""
     match node:

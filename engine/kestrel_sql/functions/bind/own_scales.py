@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.sql.nodes.expressions import Arithmetic, Cast, Lambda
 from kestrel_sql.types.own_scales import has_own_scales, with_own_scales
 from kestrel_sql.types.sql_types import STRING, Decimal, SqlType, contains
 
 
+@along_chains
 def mark_own_scales(bound: Bound) -> Bound:
     """Mark the types of CASTs that may add a digit, and of all parts that can return a value of a marked part."""
     children = tuple(map(mark_own_scales, bound.children))

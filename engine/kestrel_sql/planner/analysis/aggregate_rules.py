@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import SelectItem
 from kestrel_sql.planner.analysis.analyze import Analysis
 from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite, walk
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall, NullLiteral
+from kestrel_sql.sql.nodes.walk import calls, column_refs, rewrite, walk
 
 
 def check_aggregates(
@@ -36,11 +36,10 @@ def check_aggregates(
     if not aggregates:
         raise StatementError("GROUP BY requires aggregate functions in either the SELECT or HAVING clause.")
     bounds = BOUND_NAMES if analysis.query.window is not None else frozenset[str]()
-    grouped = frozenset(group_by)
-    ungrouped = [analysis.scope.readable(e) for e in select if not _is_grouped(e, grouped, bounds, types)]
+    ungrouped = [analysis.scope.readable(e) for e in select if not _is_grouped(e, group_by, bounds, types)]
     if ungrouped:
         raise StatementError(f"Non-aggregate SELECT expression(s) not part of GROUP BY: {', '.join(ungrouped)}")
-    if having is not None and not _is_grouped(having, grouped, bounds, types):
+    if having is not None and not _is_grouped(having, group_by, bounds, types):
         text = analysis.scope.readable(having)
         raise StatementError(f"Non-aggregate HAVING expression not part of GROUP BY: {text}")
     _check_has_group_by(analysis, aggregates)
@@ -72,7 +71,7 @@ def _check_group_by(scope: Scope, group_by: tuple[Expression, ...], types: Types
             raise StatementError("GROUP BY does not support NULL.", span=expression.span)
 
 
-def _is_grouped(expression: Expression, grouped: frozenset[Expression], bounds: frozenset[str], types: Types) -> bool:
+def _is_grouped(expression: Expression, grouped: Sequence[Expression], bounds: frozenset[str], types: Types) -> bool:
     """Whether all columns but the bounds of the query's own window are inside aggregates or grouping expressions."""
 
     def replaced(node: Expression) -> Expression | None:

@@ -15,9 +15,9 @@ from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope, scope_of_quer
 from kestrel_sql.planner.ddl.columns import resolve_type
 from kestrel_sql.planner.expressions.timestamp_literals import rewrite_timestamps
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import rewrite, rewrite_within
 from kestrel_sql.sql.nodes.expressions import Cast, ColumnRef, Dereference, Expression
 from kestrel_sql.sql.nodes.statements import Query, SelectAll, SelectExpression, SelectItem, SelectStructAll
+from kestrel_sql.sql.nodes.walk import rewrite, rewrite_within
 from kestrel_sql.types.schema import SYSTEM_NAMES
 from kestrel_sql.types.sql_types import Struct
 

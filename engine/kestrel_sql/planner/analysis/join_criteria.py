@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.scope import QuerySource, Scope
-from kestrel_sql.planner.expressions.walk import column_refs, rewrite
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression, Logical
 from kestrel_sql.sql.nodes.statements import Join, JoinType, Query, Within
+from kestrel_sql.sql.nodes.walk import column_refs, rewrite
 
 JOIN_SQL = {
     JoinType.INNER: "[INNER] JOIN",

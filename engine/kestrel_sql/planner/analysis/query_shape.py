@@ -8,10 +8,10 @@ from typing import Any
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.scope import Scope
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import calls, rewrite, walk
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Case, Expression, FunctionCall, Lambda, NullLiteral
 from kestrel_sql.sql.nodes.statements import Query
+from kestrel_sql.sql.nodes.walk import calls, rewrite, walk
 
 
 def check_shape(

@@ -18,7 +18,6 @@ from kestrel_sql.errors import (
 from kestrel_sql.plan.column_names import AliasGenerator
 from kestrel_sql.plan.schemas import source_columns
 from kestrel_sql.planner.analysis.join_names import SYNTHETIC_KEY, prefixed
-from kestrel_sql.planner.expressions.walk import column_refs, rewrite
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ColumnRef,
@@ -28,6 +27,7 @@ from kestrel_sql.sql.nodes.expressions import (
     Not,
 )
 from kestrel_sql.sql.nodes.statements import AliasedSource, Query, SourceKind
+from kestrel_sql.sql.nodes.walk import column_refs, rewrite
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, SYSTEM_NAMES, WINDOW_BOUNDS, Schema
 from kestrel_sql.types.sql_types import SqlType
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.java.time.iso import parse_timestamp
-from kestrel_sql.planner.expressions.walk import rewrite
 from kestrel_sql.sql.nodes.expressions import Between, ColumnRef, Comparison, Expression, StringLiteral
+from kestrel_sql.sql.nodes.walk import rewrite
 from kestrel_sql.sql.parse.parser import parse_expression
 
 TIME_COLUMNS = frozenset({"ROWTIME", "WINDOWSTART", "WINDOWEND"})

@@ -11,8 +11,8 @@ from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.resolve import Choice
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.expressions.walk import calls, walk
 from kestrel_sql.sql.nodes.expressions import Expression, FunctionCall, InList
+from kestrel_sql.sql.nodes.walk import calls, walk
 from kestrel_sql.types.sql_types import SqlType
 
 

@@ -19,7 +19,6 @@ from kestrel_sql.planner.analysis.key_rules import missing_key
 from kestrel_sql.planner.analysis.scope import BOUND_NAMES, Scope
 from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import calls, column_refs, rewrite
 from kestrel_sql.planner.lowering.projection import COPY_KEY_HINT, check_distinct, check_items, expand, select
 from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import check_predicate, filtered
@@ -27,6 +26,7 @@ from kestrel_sql.planner.lowering.windows import window_expression, window_info
 from kestrel_sql.planner.properties.serdes import internal_formats
 from kestrel_sql.sql.nodes.expressions import BooleanLiteral, ColumnRef, Expression, FunctionCall
 from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.sql.nodes.walk import calls, column_refs, rewrite
 from kestrel_sql.types.schema import ROWTIME, WINDOW_BOUNDS, Column
 from kestrel_sql.types.sql_types import quote
 

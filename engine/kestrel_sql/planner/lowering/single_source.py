@@ -16,12 +16,12 @@ from kestrel_sql.plan.steps.streams import StreamFilterV1, StreamFlatMapV1, Stre
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectKeyV1
 from kestrel_sql.planner.analysis.scope import PSEUDO_VERSION
 from kestrel_sql.planner.expressions.types import Types
-from kestrel_sql.planner.expressions.walk import calls, rewrite
 from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.properties.serdes import internal_formats
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall
 from kestrel_sql.sql.nodes.statements import SourceKind
+from kestrel_sql.sql.nodes.walk import calls, rewrite
 from kestrel_sql.types.sql_types import BOOLEAN, SqlType
 
 WINDOWED_REPARTITION = (

@@ -10,6 +10,7 @@ from functools import singledispatch
 from kestrel_sql.java.numbers import double_digits
 from kestrel_sql.sql.keywords import is_plain
 from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.types.sql_types import Array, Map, NamedType, SqlType, Struct, quote
 
 _CONSTRUCTORS = ("ARRAY", "MAP", "STRUCT")
@@ -54,53 +55,58 @@ def format_type(sql_type: SqlType) -> str:
             return str(sql_type)
 
 
-@singledispatch
+@along_chains
 def format_expression(expression: e.Expression) -> str:
     """Write an expression with every operator in parentheses; parsing the text returns an equal expression.
 
     Raises:
         TypeError: not an expression node.
     """
+    return _format(expression)
+
+
+@singledispatch
+def _format(expression: e.Expression) -> str:
     raise TypeError(f"not an expression: {expression!r}")
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.NullLiteral) -> str:
     return "null"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.BooleanLiteral) -> str:
     return "true" if expression.value else "false"
 
 
-@format_expression.register(e.IntegerLiteral)
-@format_expression.register(e.LongLiteral)
+@_format.register(e.IntegerLiteral)
+@_format.register(e.LongLiteral)
 def _(expression: e.IntegerLiteral | e.LongLiteral) -> str:
     return str(expression.value)
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.DecimalLiteral) -> str:
     return format_decimal(expression.value)
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.DoubleLiteral) -> str:
     return format_double(expression.value)
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.StringLiteral) -> str:
     return format_string(expression.value)
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.IntervalUnit) -> str:
     return expression.unit
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.ColumnRef) -> str:
     if expression.qualifier is None:
         return format_identifier(expression.name)
@@ -109,24 +115,24 @@ def _(expression: e.ColumnRef) -> str:
     return f"{format_identifier(expression.qualifier)}.{name}"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.LambdaVariable) -> str:
     return format_identifier(expression.name)
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Not) -> str:
     return f"(NOT {format_expression(expression.operand)})"
 
 
-@format_expression.register(e.Logical)
-@format_expression.register(e.Comparison)
-@format_expression.register(e.Arithmetic)
+@_format.register(e.Logical)
+@_format.register(e.Comparison)
+@_format.register(e.Arithmetic)
 def _(expression: e.Logical | e.Comparison | e.Arithmetic) -> str:
     return f"({format_expression(expression.left)} {expression.op.value} {format_expression(expression.right)})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Negate) -> str:
     operand = format_expression(expression.operand)
     if operand.startswith("-"):
@@ -139,93 +145,93 @@ def _(expression: e.Negate) -> str:
     )
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.UnaryPlus) -> str:
     return f"+{format_expression(expression.operand)}"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.IsNull) -> str:
     return f"({format_expression(expression.operand)} IS NULL)"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.IsNotNull) -> str:
     return f"({format_expression(expression.operand)} IS NOT NULL)"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Between) -> str:
     bounds = f"{format_expression(expression.lower)} AND {format_expression(expression.upper)}"
     return f"({format_expression(expression.operand)} BETWEEN {bounds})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.InList) -> str:
     return f"({format_expression(expression.operand)} IN ({_join(expression.items)}))"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Like) -> str:
     escape = "" if expression.escape is None else f" ESCAPE {format_string(expression.escape)}"
     return f"({format_expression(expression.operand)} LIKE {format_expression(expression.pattern)}{escape})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Case) -> str:
     return f"(CASE{_branches(expression)} END)"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.SimpleCase) -> str:
     return f"(CASE {format_expression(expression.operand)}{_branches(expression)} END)"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Cast) -> str:
     return f"CAST({format_expression(expression.operand)} AS {format_type(expression.type)})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.ArrayConstructor) -> str:
     return f"ARRAY[{_join(expression.items)}]"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.MapConstructor) -> str:
     entries = ", ".join(f"{format_expression(key)}:={format_expression(value)}" for key, value in expression.entries)
     return f"MAP({entries})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.StructConstructor) -> str:
     fields = ", ".join(f"{format_identifier(name)}:={format_expression(value)}" for name, value in expression.fields)
     return f"STRUCT({fields})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Subscript) -> str:
     return f"{format_base(expression.base)}[{format_expression(expression.index)}]"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Dereference) -> str:
     return f"{format_base(expression.base)}->{format_identifier(expression.field)}"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.Lambda) -> str:
     return f"({', '.join(map(format_identifier, expression.parameters))}) => {format_expression(expression.body)}"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.FunctionCall) -> str:
     name = quote(expression.name) if expression.name in _CONSTRUCTORS else format_identifier(expression.name)
     arguments = _join(expression.arguments)
     return f"{name}({arguments or ('*' if expression.name == 'COUNT' else '')})"
 
 
-@format_expression.register
+@_format.register
 def _(expression: e.AtTimeZone) -> str:
     return f"({format_base(expression.operand)} AT TIME ZONE {format_string(expression.zone)})"
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import decimal
 import sys
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any, Self
 
 from kestrel_sql.errors import Span
+from kestrel_sql.sql.nodes.chains import chain
 from kestrel_sql.types.sql_types import SqlType
 
 
@@ -16,6 +19,9 @@ class Node:
     """Base class of all nodes, with the position in the statement text."""
 
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    def continued(self) -> Any:
+        """The link of a chain that this one continues, None for a node that is none (`Link`)."""
 
 
 class ComparisonOp(Enum):
@@ -37,7 +43,7 @@ class ComparisonOp(Enum):
 
 
 _FRAMES = 4_000
-"""More frames than recursive functions take for the largest expression (`kestrel_sql.sql.parse.nesting`)."""
+"""More frames than recursive functions take for the deepest expression (`kestrel_sql.sql.parse.nesting`)."""
 
 # In Spark's workers, too: they import what they compute.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), _FRAMES))
@@ -148,8 +154,91 @@ class Not(Node):
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Logical(Node):
+class Link(Node):
+    """A node that may add a term to a chain such as `a + b + c`, which nests to the left.
+
+    A chain may have thousands of terms, so nothing recurses along it: it is compared, hashed and pickled link by link.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def start(self) -> Expression | None:
+        """The first operand."""
+
+    @property
+    @abstractmethod
+    def rest(self) -> tuple[object, ...]:
+        """What else the node consists of."""
+
+    @abstractmethod
+    def with_parts(self, start: Any, rest: tuple[Any, ...]) -> Self:
+        """Return the node with another first operand and other parts."""
+
+    def __eq__(self, other: object) -> bool:
+        left: Link = self
+        right = other
+        while isinstance(right, Link) and left is not right:
+            if type(left) is not type(right) or left.rest != right.rest:
+                return False
+            before, right_before = left.continued(), right.continued()
+            if before is None or right_before is None:
+                return left.start == right.start
+            left, right = before, right_before
+        return left is right
+
+    def __hash__(self) -> int:
+        first, *others = chain(self)
+        found = hash((first.start, first.rest))
+        for link in others:
+            found = hash((found, link.rest))
+        return found
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        first, *others = chain(self)
+        if not others:
+            return object.__reduce_ex__(self, protocol)
+        return _linked, (first, *(link.with_parts(None, link.rest) for link in others))
+
+
+def _linked(found: Any, *links: Link) -> Any:
+    for link in links:
+        found = link.with_parts(found, link.rest)
+    return found
+
+
+class _Operation(Link):
+    __slots__ = ()
+
+    op: Enum
+    left: Expression
+    right: Expression
+
+    def continued(self) -> Self | None:
+        """The operation on the left, if it is one of the same kind."""
+        left: Any = self.left
+        return left if type(left) is type(self) else None
+
+    @property
+    def start(self) -> Expression:
+        """The left operand."""
+        return self.left
+
+    @property
+    def rest(self) -> tuple[object, ...]:
+        """The operator and the right operand."""
+        return self.op, self.right
+
+    def with_parts(self, start: Any, rest: tuple[Any, ...]) -> Self:
+        """Return the operation with other operands."""
+        operation: Any = self
+        changed: Self = replace(operation, left=start, right=rest[1])
+        return changed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logical(_Operation):
     """AND or OR; evaluation short-circuits."""
 
     op: LogicalOp
@@ -166,8 +255,8 @@ class Comparison(Node):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic(Node):
+@dataclass(frozen=True, slots=True, eq=False)
+class Arithmetic(_Operation):
     """A binary arithmetic operation; `||` is a call of CONCAT instead."""
 
     op: ArithmeticOp
@@ -307,12 +396,33 @@ class Lambda(Node):
     body: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCall(Node):
-    """NAME(arguments); the name is upper case."""
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionCall(Link):
+    """NAME(arguments); the name is upper case. `||` is a call of CONCAT, and makes chains of them."""
 
     name: str
     arguments: tuple[Expression, ...]
+
+    @property
+    def start(self) -> Expression | None:
+        """The first argument."""
+        return self.arguments[0] if self.arguments else None
+
+    @property
+    def rest(self) -> tuple[object, ...]:
+        """The name and the other arguments."""
+        return self.name, self.arguments[1:]
+
+    def with_parts(self, start: Any, rest: tuple[Any, ...]) -> FunctionCall:
+        """Return the call with other arguments."""
+        return replace(self, arguments=(start, *rest[1]))
+
+    def continued(self) -> FunctionCall | None:
+        """The call of CONCAT that this one of two arguments adds to."""
+        if self.name != "CONCAT" or len(self.arguments) != 2:
+            return None
+        first = self.arguments[0]
+        return first if isinstance(first, FunctionCall) and first.name == "CONCAT" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import decimal
 import math
 import re
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from lark import Token
 
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
+from kestrel_sql.sql.nodes.walk import rewrite
 from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes
 from kestrel_sql.sql.parse.types import TypeRules
 
@@ -146,13 +147,13 @@ class ExpressionRules(TypeRules):
     def lambda_bare(self, c: Children) -> e.Lambda:
         """`x => body`."""
         parameters = names(c[:1])
-        return e.Lambda(parameters, _bind(c[2], frozenset(parameters)), span=cover(c))
+        return e.Lambda(parameters, _bind(c[2], parameters), span=cover(c))
 
     def lambda_listed(self, c: Children) -> e.Lambda:
         """`(x, y) => body`."""
         *listed, body = nodes(c)
         parameters = tuple(map(_parameter, listed))
-        return e.Lambda(parameters, _bind(body, frozenset(parameters)), span=cover(c))
+        return e.Lambda(parameters, _bind(body, parameters), span=cover(c))
 
     def subscript(self, c: Children) -> e.Subscript:
         """`a[b]`."""
@@ -265,17 +266,15 @@ def _parameter(node: e.Expression) -> str:
     )
 
 
-def _bind(node: Any, parameters: frozenset[str]) -> Any:
+def _bind(body: e.Expression, parameters: Sequence[str]) -> e.Expression:
     """Replace column references that name a parameter by lambda variables, at any depth.
 
     lark reduces inner lambdas first, so their own parameters are bound already.
     """
-    if isinstance(node, e.ColumnRef):
-        bound = node.qualifier is None and node.name in parameters
-        return e.LambdaVariable(node.name, span=node.span) if bound else node
-    if isinstance(node, tuple):
-        return tuple(_bind(item, parameters) for item in node)
-    if not isinstance(node, e.Node):
-        return node
-    values = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
-    return dataclasses.replace(node, **{name: _bind(value, parameters) for name, value in values.items()})
+
+    def rule(node: e.Expression) -> e.Expression | None:
+        if isinstance(node, e.ColumnRef) and node.qualifier is None and node.name in parameters:
+            return e.LambdaVariable(node.name, span=node.span)
+        return None
+
+    return rewrite(body, rule)

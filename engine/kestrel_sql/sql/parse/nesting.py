@@ -7,12 +7,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from kestrel_sql.errors import Span, SqlSyntaxError
-from kestrel_sql.sql.nodes.expressions import Arithmetic, FunctionCall, Logical
+from kestrel_sql.sql.nodes.expressions import Node
 
 MAX_DEPTH = 60
 """How many levels nodes may nest, those of the statement and of types included; a chain is one level."""
 
-MAX_TERMS = 200
+MAX_TERMS = 5_000
 """How many terms the chains may have, such as `a + b + c`, that lead from the statement to a column or literal."""
 
 MAX_TOKENS = 100_000
@@ -52,13 +52,7 @@ def is_long_chain(node: object) -> bool:
 
 def _continued(node: object) -> object:
     """The chain that a node adds an operator and its last term to, None if it begins one or is no operator."""
-    match node:
-        case Arithmetic(left=Arithmetic() as chain) | Logical(left=Logical() as chain):
-            return chain
-        case FunctionCall(name="CONCAT", arguments=(FunctionCall(name="CONCAT") as chain, _)):
-            return chain
-        case _:
-            return None
+    return node.continued() if isinstance(node, Node) else None
 
 
 def _nodes(values: list[object]) -> Iterator[Any]:
