@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from kestrel_sql.sql.nodes.expressions import Node
@@ -17,28 +18,26 @@ _UNTOUCHED = frozenset({"criteria", "retention", "source", "span"})
 
 def nodes(statement: Node) -> Iterator[tuple[Node, Rebuild]]:
     """Yield the statement and the nodes below it, each with a function that returns the statement with another node."""
-    yield from _nodes(statement, lambda changed: changed)
+    waiting: list[tuple[Any, _Path]] = [(statement, ())]
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, Node):
+            yield value, partial(_rebuilt, path)
+            names = [member.name for member in fields(value) if member.name not in _UNTOUCHED]
+            waiting += [(getattr(value, name), (value, name, path)) for name in reversed(names)]
+        elif isinstance(value, tuple):
+            waiting += [(item, (value, at, path)) for at, item in reversed([*enumerate(value)])]
 
 
-def _nodes(node: Node, rebuild: Rebuild) -> Iterator[tuple[Node, Rebuild]]:
-    """Yield a node and all nodes below it, each with a function that puts another one in its place."""
-    yield node, rebuild
-    for member in fields(node):
-        if member.name not in _UNTOUCHED:
-            yield from _below(getattr(node, member.name), _replacer(node, member.name, rebuild))
+_Path = tuple[Any, ...]
+"""Where a value is: what holds it, the name or index there, and the path of that; empty for the statement."""
 
 
-def _below(value: Any, rebuild: Rebuild) -> Iterator[tuple[Node, Rebuild]]:
-    if isinstance(value, Node):
-        yield from _nodes(value, rebuild)
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from _below(item, _item_replacer(value, index, rebuild))
-
-
-def _replacer(node: Node, name: str, rebuild: Rebuild) -> Rebuild:
-    return lambda changed: rebuild(replace(node, **{name: changed}))
-
-
-def _item_replacer(items: tuple[Any, ...], index: int, rebuild: Rebuild) -> Rebuild:
-    return lambda changed: rebuild((*items[:index], changed, *items[index + 1 :]))
+def _rebuilt(path: _Path, changed: Any) -> Any:
+    while path:
+        holder, place, path = path
+        if isinstance(holder, Node):
+            changed = replace(holder, **{place: changed})
+        else:
+            changed = (*holder[:place], changed, *holder[place + 1 :])
+    return changed
