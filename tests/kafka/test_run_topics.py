@@ -65,7 +65,7 @@ def test_topics_are_made_as_they_are_declared(kafka: KafkaConfig, tmp_path: Path
     day = "86400000"
     assert settings(kafka, f"{name}_s") == ("delete", day)
     assert settings(kafka, f"{name}_t")[0] == "compact"
-    assert settings(kafka, f"{name}_w")[0] == "compact,delete"
+    assert settings(kafka, f"{name}_w")[0] == "compact"
     assert settings(kafka, f"{name}_a") == ("delete", day)
     assert settings(kafka, f"{name}_b") == ("delete", "3600000")
     assert settings(kafka, f"{name}_c")[0] == "compact"

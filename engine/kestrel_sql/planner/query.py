@@ -103,7 +103,7 @@ def plan_create_as(
     else:
         planned = _plan_query(statement.query, catalog, types, sink=statement.name)
     _check_kind(statement.kind, planned.relation)
-    check_retention(statement.kind, properties.topic, windowed=planned.relation.window is not None)
+    check_retention(statement.kind, properties.topic, expires=planned.relation.window is not None)
     # Whoever reads the topic gets values at the scales of their types.
     schema = at_declared_scales(planned.schema)
     properties = name_sink_schemas(properties, planned.leftmost, registry)

@@ -8,8 +8,16 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.planner.internal_topics import check_writable
-from kestrel_sql.planner.properties.topic_shape import TopicShape, check_shape, missing_topic
-from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
+from kestrel_sql.planner.properties.topic_shape import (
+    WEEK_MS,
+    TopicShape,
+    check_shape,
+    cleanup_policy,
+    given_topic,
+    inherited,
+    missing_topic,
+)
+from kestrel_sql.planner.properties.with_clause import source_properties
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
 from kestrel_sql.topics.memory import MemoryBroker
@@ -42,18 +50,21 @@ def declare_topic(done: Executed, session: Session, broker: MemoryBroker) -> Non
                     raise missing_topic(name, span)
                 check_writable(name, session.config, span)
         case CreateAs() as statement:
-            given, left = sink_properties(statement.properties).topic, statement.query.source.name
-            inherited = broker.count_of(session.catalog.sources[left].topic)
-            wanted = TopicProperties(partitions=given.partitions or inherited, replicas=given.replicas)
+            left = session.catalog.sources[statement.query.source.name].topic
+            policy = cleanup_policy(command, is_sink=True)
+            wanted = inherited(given_topic(statement), _shape(left, broker), policy=policy)
         case _:
             return
     if name in broker.topics:
-        found = TopicShape(partitions=broker.count_of(name), replicas=1, retention_ms=None)
-        check_shape(name, found, wanted, span)
+        check_shape(name, _shape(name, broker), wanted, span)
         return
     if (wanted.replicas or 1) > 1:
         raise StatementError(f"the topic {name} was not created: it cannot have {wanted.replicas} replicas in memory")
-    broker.create(name, max(1, wanted.partitions or 1))
+    broker.create(name, max(1, wanted.partitions or 1), wanted.retention_ms or WEEK_MS)
+
+
+def _shape(name: str, broker: MemoryBroker) -> TopicShape:
+    return TopicShape(partitions=broker.count_of(name), replicas=1, retention_ms=broker.retention_ms(name))
 
 
 def partition_in(record: Record, session: Session, broker: MemoryBroker) -> int:

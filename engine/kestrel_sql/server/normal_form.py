@@ -8,6 +8,7 @@ from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.analysis.analyze import Analysis, analyze
 from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.properties.topic_shape import WEEK_MS
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import (
     CreateAs,
@@ -23,9 +24,6 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.sql_types import resolve
 
 _FORMATS = frozenset({"FORMAT", "KEY_FORMAT", "VALUE_FORMAT"})
-_FOREVER = -1
-_WEEK_MS = 604_800_000
-"""How long a broker keeps records if nobody says anything else."""
 
 
 def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
@@ -76,8 +74,6 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
     source, window = analysis.scope.sources[0].source, statement.query.window
     partitions, replicas = view.broker.partitions_and_replicas([source.topic]).get(source.topic, (1, 1))
     expires = window is not None or source.window is not None
-    retention = view.broker.retention_ms(source.topic) or _WEEK_MS
-    kept = window.retention.millis if window is not None and window.retention is not None else 0
     policy = "delete" if statement.kind is SourceKind.STREAM else "compact,delete" if expires else "compact"
     given = {
         name: value.upper() if name in _FORMATS and isinstance(value, str) else value
@@ -88,7 +84,7 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
         "KAFKA_TOPIC": f"{view.session.config['ksql.output.topic.name.prefix']}{statement.name}",
         "PARTITIONS": partitions,
         "REPLICAS": replicas,
-        "RETENTION_MS": _FOREVER if retention == _FOREVER else max(kept, retention),
+        "RETENTION_MS": view.broker.retention_ms(source.topic) or WEEK_MS,
         **given,
     }
     return tuple(sorted(written.items()))

@@ -25,6 +25,7 @@ class MemoryBroker:
 
     partition: Callable[[Record], int] = lambda record: 0
     _counts: dict[str, int] = field(default_factory=dict)
+    _retentions: dict[str, int | None] = field(default_factory=dict)
     _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     _topics: dict[str, list[Arrival]] = field(default_factory=dict)
     _arrivals: int = 0
@@ -35,11 +36,12 @@ class MemoryBroker:
         """The names of the topics, in the order in which they appeared."""
         return tuple(self._topics)
 
-    def create(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic; it may exist, and keeps its partitions then."""
+    def create(self, topic: str, partitions: int = 1, retention_ms: int | None = None) -> None:
+        """Create a topic; it may exist, and keeps its configuration then."""
         if topic not in self._topics:
             self._topics[topic] = []
             self._counts[topic] = partitions
+            self._retentions[topic] = retention_ms
 
     def count_of(self, topic: str) -> int:
         """The number of partitions of a topic."""
@@ -49,6 +51,7 @@ class MemoryBroker:
         """Delete a topic with all its records; it may be unknown."""
         self._topics.pop(topic, None)
         self._counts.pop(topic, None)
+        self._retentions.pop(topic, None)
         for end in [end for end in self._ends if end[0] == topic]:
             del self._ends[end]
 
@@ -76,8 +79,8 @@ class MemoryBroker:
         return {topic: (self.count_of(topic), 1) for topic in topics if topic in self._topics}
 
     def retention_ms(self, topic: str) -> int | None:
-        """None: records in memory are kept."""
-        return None
+        """How long (ms) a topic is said to keep records, None if nobody says it; in memory all are kept."""
+        return self._retentions.get(topic)
 
     @property
     def arrivals(self) -> int:

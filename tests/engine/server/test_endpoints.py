@@ -108,6 +108,12 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
         for bad in ({}, [{}], [["earliest"]], False)
     ),
     ("POST", "/ksql/terminate", {"deleteTopicList": ["a["]}, 400, 40000, "Invalid pattern 'a['"),
+    *(
+        ("POST", "/query", body, 400, 40000, '"ksql" field must be populated')
+        for body in ({}, {"ksql": None}, {"ksql": ""}, {"ksql": " \n"}, {"sql": SELECT})
+    ),
+    ("POST", "/query", {"ksql": "-- nothing"}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
+    ("POST", "/query-stream", {"sql": " "}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
     ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40001, "not supported"),
     ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40001, "nowhere"),
     ("POST", "/query-stream", {"sql": SELECT, "properties": {"nonsense": 1}}, 400, 40000, "nonsense"),

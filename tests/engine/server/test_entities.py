@@ -12,6 +12,8 @@ from kestrel_sql.admin.entities.queries import query_description
 from kestrel_sql.admin.entities.sources import running_query, source_description, topic_entries
 from kestrel_sql.admin.view import EngineView, Failure, PartitionOffsets
 from kestrel_sql.functions.table import FUNCTIONS
+from kestrel_sql.queries.served_engine import ServedEngine
+from kestrel_sql.queries.topic_rules import TopicRule
 from kestrel_sql.server.normal_form import normal_form
 from kestrel_sql.session.session import Session
 from kestrel_sql.topics.memory import MemoryBroker
@@ -145,7 +147,7 @@ def test_hidden_topics_are_listed_among_all_topics_only(view: EngineView) -> Non
             "CREATE TABLE w AS SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 DAYS, RETENTION 9 DAYS) GROUP BY k;",
             (
                 "CREATE TABLE W WITH (CLEANUP_POLICY='compact,delete', KAFKA_TOPIC='W', PARTITIONS=2, REPLICAS=1, "
-                "RETENTION_MS=777600000) AS SELECT\n  S.K K,\n  COUNT(*) N\nFROM S S\n"
+                "RETENTION_MS=604800000) AS SELECT\n  S.K K,\n  COUNT(*) N\nFROM S S\n"
                 "WINDOW TUMBLING ( SIZE 1 DAYS , RETENTION 9 DAYS ) \nGROUP BY S.K\nEMIT CHANGES;"
             ),
         ),
@@ -202,13 +204,29 @@ def test_the_text_of_a_statement_has_its_normal_form(view: EngineView, text: str
     assert found.statement == parsed.statement
 
 
-class Keeping(MemoryBroker):
-    def retention_ms(self, topic: str) -> int | None:
-        return {"s": -1, "T": 1_000_000}.get(topic)
-
-
 @pytest.mark.rules("R6.4")
-@pytest.mark.parametrize(("source", "kept"), [("s", -1), ("T", 1_000_000)])
-def test_the_normal_form_has_the_retention_of_the_source(view: EngineView, source: str, kept: int) -> None:
-    (parsed,) = view.session.parse(f"CREATE TABLE x AS SELECT k, COUNT(*) AS n FROM {source} GROUP BY k;")
-    assert f"RETENTION_MS={kept})" in normal_form(parsed, replace(view, broker=Keeping())).text
+@pytest.mark.parametrize(
+    ("properties", "select", "kept"),
+    [
+        ("", "* FROM s", 604_800_000),
+        ("", "* FROM short", 100_000),
+        ("", "* FROM shorter", 5_000),
+        ("", "* FROM forever", -1),
+        ("WITH (retention_ms=7)", "* FROM short", 7),
+        ("", "k, COUNT(*) FROM short GROUP BY k", 100_000),
+        ("", "k, COUNT(*) FROM short WINDOW SESSION (1 HOUR, RETENTION 30 DAYS) GROUP BY k", 100_000),
+        ("WITH (retention_ms=7)", "k, COUNT(*) FROM short WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY k", 7),
+    ],
+)
+def test_the_normal_form_has_the_retention_that_is_given_or_that_of_the_source(
+    properties: str, select: str, kept: int
+) -> None:
+    engine = ServedEngine(Session(), topics=TopicRule.BROKER)
+    made = "CREATE STREAM {0} (k INT KEY, v INT) WITH (kafka_topic='{0}', value_format='JSON', partitions=1{1});"
+    ways = {"s": "", "short": ", retention_ms=100000", "forever": ", retention_ms=-1"}
+    texts = [made.format(name, more) for name, more in ways.items()]
+    for text in (*texts, "CREATE STREAM shorter WITH (retention_ms=5000) AS SELECT * FROM s;"):
+        engine.define(*engine.session.parse(text))
+    kind = "TABLE" if "GROUP" in select else "STREAM"
+    (parsed,) = engine.session.parse(f"CREATE {kind} x {properties} AS SELECT {select};")
+    assert f"RETENTION_MS={kept})" in normal_form(parsed, engine.view()).text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -19,15 +19,21 @@ from kestrel_sql.kafka.run.topic_changes import START_NEW, deleted
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.internal_topics import check_writable
-from kestrel_sql.planner.properties.topic_shape import TopicShape, check_shape, missing_topic
-from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties, source_properties
+from kestrel_sql.planner.properties.topic_shape import (
+    TopicShape,
+    check_shape,
+    cleanup_policy,
+    given_topic,
+    inherited,
+    missing_topic,
+)
+from kestrel_sql.planner.properties.with_clause import TopicProperties, source_properties
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_REPLICAS = -1
-_COMPACTED = "compact"
 
 _OF_STATEMENT = frozenset(
     {
@@ -85,7 +91,7 @@ class Topics:
         """
         check_writable(topic, {})
         if topic not in shapes_of(self.config, [topic]):
-            self._create(topic, TopicProperties(partitions=1), {})
+            self._create(topic, TopicProperties(partitions=1), None)
 
     def delete(self, topic: str) -> None:
         """Delete a topic if it exists.
@@ -119,7 +125,7 @@ class Topics:
             raise missing_topic(name, span)
         if found is None:
             check_writable(name, settings, span)
-            found = self._create(name, wanted, settings_of(command, wanted))
+            found = self._create(name, wanted, cleanup_policy(command, is_sink=False))
         if found is None:
             return name
         check_shape(name, found, wanted, span)
@@ -128,11 +134,11 @@ class Topics:
     def _declare_sink(
         self, command: CreateStreamV1 | CreateTableV1, statement: CreateAs, session: Session, span: Span | None
     ) -> str | None:
-        given = _with_window(sink_properties(statement.properties).topic, window_retention(statement))
+        given, policy = given_topic(statement), cleanup_policy(command, is_sink=True)
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
         found = shapes_of(self.config, [name, source])
-        wanted = _inherited(given, found.get(source), expires=_policy(command) != _COMPACTED)
-        there = found.get(name) or self._create(name, wanted, settings_of(command, wanted))
+        wanted = inherited(given, found.get(source), policy=policy)
+        there = found.get(name) or self._create(name, wanted, policy)
         if there is None:
             return name
         kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
@@ -140,13 +146,14 @@ class Topics:
         check_shape(name, there, given if is_known else wanted, span)
         return None
 
-    def _create(self, name: str, wanted: TopicProperties, settings: Mapping[str, str]) -> TopicShape | None:
+    def _create(self, name: str, wanted: TopicProperties, policy: str | None) -> TopicShape | None:
         """Create a topic; if it was created by another client meanwhile, return its configuration."""
+        settings = {"cleanup.policy": policy, "retention.ms": wanted.retention_ms}
         topic = NewTopic(
             name,
             num_partitions=wanted.partitions or 1,
             replication_factor=wanted.replicas or _DEFAULT_REPLICAS,
-            config=dict(settings),
+            config={name: str(value) for name, value in settings.items() if value is not None},
         )
         admin = admin_client(self.config)
         try:
@@ -168,44 +175,3 @@ def _refused(what: str, error: KafkaException, operation: str) -> EngineError:
         return StatementError(f"{what}: {error.args[0].str()}")
     needs = f"the user needs {operation} on the topic, or another user must do this"
     return broker_error(f"{what}: {error.args[0].str()}", error.args[0], needs=needs)
-
-
-def window_retention(statement: CreateAs) -> int | None:
-    """Return the RETENTION (ms) of a statement's window; None without one."""
-    window = statement.query.window
-    return window.retention.millis if window is not None and window.retention is not None else None
-
-
-def settings_of(command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties) -> dict[str, str]:
-    """Return the configuration of a new topic.
-
-    That of a table is compacted, and that of a windowed table also deletes old windows.
-    """
-    settings = {"cleanup.policy": _policy(command)}
-    if wanted.retention_ms is not None:
-        settings["retention.ms"] = str(wanted.retention_ms)
-    return settings
-
-
-def _policy(command: CreateStreamV1 | CreateTableV1) -> str:
-    if isinstance(command, CreateStreamV1):
-        return "delete"
-    return _COMPACTED if command.window_info is None else f"{_COMPACTED},delete"
-
-
-def _with_window(given: TopicProperties, retention_ms: int | None) -> TopicProperties:
-    """The properties that a statement gives for its sink, with at least the retention of its window."""
-    return given if retention_ms is None else replace(given, retention_ms=max(retention_ms, given.retention_ms or 0))
-
-
-def _inherited(given: TopicProperties, source: TopicShape | None, *, expires: bool) -> TopicProperties:
-    """The properties that a statement gives for its sink, completed with those of the source."""
-    if source is None:
-        return replace(given, partitions=given.partitions or 1)
-    retention_ms = source.retention_ms if expires and given.retention_ms is None else given.retention_ms
-    return replace(
-        given,
-        partitions=given.partitions or source.partitions,
-        replicas=given.replicas or source.replicas,
-        retention_ms=retention_ms,
-    )

@@ -59,7 +59,7 @@ def plan_create_source(
     if not may_create(statement, catalog, config):
         return None
     properties = source_properties(statement.properties)
-    check_retention(statement.kind, properties.topic, windowed=properties.window is not None)
+    check_retention(statement.kind, properties.topic, expires=False)
     infos = source_format_infos(statement.name, properties, config)
     declared = declared_columns(statement.elements, statement.kind, catalog.types, config)
     inferred = infer_source(

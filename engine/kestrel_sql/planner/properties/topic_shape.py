@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import Span, StatementError
-from kestrel_sql.planner.properties.with_clause import TopicProperties
+from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
+from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties
+from kestrel_sql.sql.nodes.statements import CreateAs
+
+WEEK_MS = 604_800_000
+"""How long a broker keeps records if nobody says anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +23,34 @@ class TopicShape:
     partitions: int
     replicas: int
     retention_ms: int | None
+
+
+def cleanup_policy(command: CreateStreamV1 | CreateTableV1, *, is_sink: bool) -> str:
+    """The cleanup.policy of a new topic: that of a table is compacted, and a windowed sink deletes old windows, too."""
+    if isinstance(command, CreateStreamV1):
+        return "delete"
+    return "compact,delete" if is_sink and command.window_info is not None else "compact"
+
+
+def given_topic(statement: CreateAs) -> TopicProperties:
+    """The properties that a statement gives for its sink, with at least the retention of its window."""
+    given, window = sink_properties(statement.properties).topic, statement.query.window
+    if window is None or window.retention is None:
+        return given
+    return replace(given, retention_ms=max(window.retention.millis, given.retention_ms or 0))
+
+
+def inherited(given: TopicProperties, source: TopicShape | None, *, policy: str) -> TopicProperties:
+    """The properties that a statement gives for its sink, completed with those of the source."""
+    if source is None:
+        return replace(given, partitions=given.partitions or 1)
+    keeps = policy == "compact" or given.retention_ms is not None
+    return replace(
+        given,
+        partitions=given.partitions or source.partitions,
+        replicas=given.replicas or source.replicas,
+        retention_ms=given.retention_ms if keeps else source.retention_ms,
+    )
 
 
 def missing_topic(name: str, span: Span | None) -> StatementError:

@@ -255,16 +255,16 @@ def check_pattern(pattern: str) -> None:
         raise invalid("TIMESTAMP_FORMAT", reason) from error
 
 
-def check_retention(kind: SourceKind, topic: TopicProperties, *, windowed: bool) -> None:
-    """Check that RETENTION_MS is not set for a compacted topic (rules L6).
+def check_retention(kind: SourceKind, topic: TopicProperties, *, expires: bool) -> None:
+    """Check that RETENTION_MS is not set for a topic that is compacted only (rules L6).
 
     Raises:
-        PropertyError: the source is a table without windows, whose topic is compacted.
+        PropertyError: the source is a table, and not one whose query deletes old windows.
     """
-    if topic.retention_ms is not None and kind is SourceKind.TABLE and not windowed:
+    if topic.retention_ms is not None and kind is SourceKind.TABLE and not expires:
         raise PropertyError(
             "Invalid config variable in the WITH clause: RETENTION_MS. "
-            "Tables without windows do not support retention.",
+            "Tables without windows, and tables over a topic, do not support retention.",
             hint="leave out RETENTION_MS; tombstones remove rows of a table",
         )
 

@@ -29,6 +29,8 @@ async def query(http: HttpRequest) -> Response:
     """Answer `POST /query`: one SELECT or PRINT."""
     context = context_of(http)
     request = ksql_request(await read_object(http, context.limits))
+    if not request.text.strip():
+        raise ApiError(BAD_REQUEST, '"ksql" field must be populated')
     framing = _framing(http, QUERY, absent=Framing.OBJECTS)
     parsed = await context.one_statement(http, request)
     if isinstance(parsed.statement, PrintTopic):
