@@ -47,7 +47,7 @@ OPENS_SPARK = "a server of this process opens Spark"
 class Server:
     """A server and how to ask it; `said` gives its messages to the user, `lives` whether it has not ended.
 
-    `process` is the id of its process.
+    `process` is the id of its process, `code` gives the exit code of one of its own.
     """
 
     url: str
@@ -55,6 +55,7 @@ class Server:
     lives: Callable[[], bool]
     end: Callable[[], None]
     process: int = field(default_factory=os.getpid)
+    code: Callable[[], int | None] = lambda: None
 
     def is_up(self) -> bool:
         try:
@@ -121,7 +122,8 @@ class Servers:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment())
         self.stack.enter_context(ending(process))
         end = partial(kill, process)
-        return Server(f"http://{HOST}:{port}", log.read_text, lambda: process.poll() is None, end, process.pid)
+        url = f"http://{HOST}:{port}"
+        return Server(url, log.read_text, lambda: process.poll() is None, end, process.pid, process.poll)
 
     def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""

@@ -6,6 +6,7 @@ import argparse
 import gc
 import getpass
 import logging
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.text import Text
 
@@ -31,6 +33,7 @@ from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
 from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.run.run import connect
 from kestrel_sql.planner.config import Config, check_property, is_known
 from kestrel_sql.queries.served_engine import ServedEngine
@@ -48,6 +51,9 @@ SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
 
 _LOOK_S = 0.2
+_GRACE_S, _GONE_S = 25.0, 2.0
+"""Seconds that a server may take to end, and without its broker, which may take as long to answer."""
+
 _COLLECT_S, _REST = 30.0, 1_000
 """Seconds between two collections of all objects, and how many times the last one's processor time is the least."""
 
@@ -127,6 +133,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
             if wants_broker(arguments):
                 _collect(stopped)
             stopped.wait()
+            threading.Thread(target=_end_in_time, args=(arguments,), daemon=True).start()
     except OSError as error:
         raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
     return 0
@@ -173,6 +180,21 @@ def _collect(stopped: threading.Event) -> None:
         begun = time.thread_time()
         gc.collect()
         pause = time.thread_time() - begun
+
+
+def _end_in_time(arguments: argparse.Namespace) -> None:
+    """End the process, whatever its threads still wait for: the next start repeats a batch that was not finished."""
+    grace = _GRACE_S
+    if wants_broker(arguments):
+        try:
+            admin_client(run_settings(arguments).config).list_topics(timeout=_GONE_S)
+        except KafkaException:
+            # Without its broker no query can finish its batch.
+            grace = _GONE_S
+    time.sleep(grace)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _config(arguments: argparse.Namespace) -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of
@@ -55,6 +56,7 @@ class MemoryEngine:
     log: list[LogEntry] = field(default_factory=list)
     queries: RunningQueries = field(init=False)
     _asked: int = 0
+    _taking: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         """Start without queries."""
@@ -229,9 +231,10 @@ class MemoryEngine:
 
     def take_log(self) -> list[LogEntry]:
         """Return the entries of the processing log since the last call."""
-        entries = self.log[:]
-        del self.log[: len(entries)]
-        return entries
+        with self._taking:
+            entries = self.log[:]
+            del self.log[: len(entries)]
+            return entries
 
     def _execute(self, parsed: ParsedStatement) -> Answer:
         match parsed.statement:

@@ -45,7 +45,7 @@ class ServedEngine(MemoryEngine):
     """Executes statements with the settings of each request.
 
     One thread calls `scoped`, `define`, `control`, `advance` and `advance_push`. Others may call `plan`, `answer`,
-    `lags` and `progress` at the same time, but only one of them `answer` for tables: they share a reader of the state.
+    `take_log`, `lags` and `progress` at the same time.
     """
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pull_stream import PulledRows
-from kestrel_sql.server.serving.worker import Worker, limited, result_of
+from kestrel_sql.server.serving.worker import limited, result_of
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -36,11 +36,11 @@ class _Told(Protocol):
 
 @dataclass(slots=True)
 class Queries:
-    """Starts the queries of clients; `readers` plan and `puller` answers beside the event loop."""
+    """Starts the queries of clients; `readers` plan and `pullers` answer beside the event loop."""
 
     engine: Backend
     readers: Executor
-    puller: Worker
+    pullers: Executor
     pulled: int = 0
     """How many pull queries were answered."""
     _lookups: Lookups = field(default_factory=Lookups)
@@ -105,7 +105,7 @@ class Queries:
                 self._lookups.plan(request, catalog, settings, look_up)
             return self._rows(query_id, planned.kind, found)
 
-        return await result_of(asyncio.wrap_future(self.puller.submit(limited(told(answer)))))
+        return await result_of(asyncio.get_running_loop().run_in_executor(self.pullers, limited(told(answer))))
 
     def _rows(self, query_id: str, kind: QueryKind, found: Answer) -> PulledRows:
         self.pulled += 1

@@ -1,8 +1,8 @@
 """An engine behind the HTTP API (`Service`).
 
 Three kinds of threads work beside the event loop: the engine's, which runs commands and, between them, one piece of one
-query at a time; the puller's, which answers pull queries from the last batch while the engine works on the next; and a
-few that answer statements which only ask.
+query at a time; those that answer pull queries from the last batch while the engine works on the next; and a few that
+answer statements which only ask.
 """
 
 from __future__ import annotations
@@ -57,6 +57,9 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _log = logging.getLogger(__name__)
 
+_PULLS = 50
+"""How many pull queries are answered at a time, as in ksqlDB; each may take long, and others wait for none."""
+
 _COMMAND_TIMEOUT_S = 5.0
 """How long a request waits for the command that it names."""
 
@@ -78,8 +81,8 @@ class ServedService:
         self._started: Future[None] = Future()
         self._ends = False
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="kestrel-reader")
-        self._puller = Worker("kestrel-puller")
-        self._queries = Queries(engine, self._readers, self._puller)
+        self._pullers = ThreadPoolExecutor(_PULLS, thread_name_prefix="kestrel-puller")
+        self._queries = Queries(engine, self._readers, self._pullers)
         self._worker = Worker("kestrel-engine", engine.step, engine.idle_s)
         self._worker.submit(self._start)
 
@@ -88,9 +91,9 @@ class ServedService:
         self._ends = True
         self._engine.stop()
         self._pushes.close()
-        self._puller.close()
+        for threads in (self._pullers, self._readers):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._worker.close()
-        self._readers.shutdown(wait=False, cancel_futures=True)
         self._engine.close()
 
     def _start(self) -> None:
