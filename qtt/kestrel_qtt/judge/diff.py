@@ -138,10 +138,14 @@ def topic_report(
         blocks.append(f"topic {topic}: the order differs{loosely}")
     elif loosely:
         blocks.append(f"topic {topic}: differs{loosely}")
-    blocks += [difference_text(each, file) for each in found[:SHOWN_RECORDS]]
-    if len(found) > SHOWN_RECORDS:
-        blocks.append(f"… and {len(found) - SHOWN_RECORDS} more records of topic {topic} differ")
-    return "\n".join(blocks)
+    return "\n".join([*blocks, *difference_texts(topic, found, file)])
+
+
+def difference_texts(topic: str, found: Sequence[RecordDifference], file: Path) -> list[str]:
+    """Say of the first records of a topic how they differ, and how many more do."""
+    texts = [difference_text(each, file) for each in found[:SHOWN_RECORDS]]
+    more = len(found) - SHOWN_RECORDS
+    return [*texts, f"… and {more} more records of topic {topic} differ"] if more > 0 else texts
 
 
 def difference_text(each: RecordDifference, file: Path) -> str:

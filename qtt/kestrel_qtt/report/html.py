@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result
-from kestrel_qtt.judge.diff import Comparison, RecordDifference, cause_text, contents, topic_differences
+from kestrel_qtt.judge.diff import (
+    Comparison,
+    RecordDifference,
+    cause_text,
+    contents,
+    difference_texts,
+    topic_differences,
+)
 from kestrel_qtt.judge.json_text import show, write_json
 from kestrel_qtt.report.plan_graph import plan_graph
 from kestrel_qtt.report.text import Summary
@@ -64,12 +71,11 @@ def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
         "statements": list(case.statements),
         "details": _json(
             {
-                "reason": result.reason,
                 "carrier": result.carrier,
                 "compared": str(case.matching),
                 "script": None if case.script is None else case.script.as_posix(),
                 "inputs": list(_inputs(case, result.outcome)),
-                **_records(case, result.outcome, inputs),
+                **_records(result, inputs),
                 **_plan(case, explain),
             }
         ),
@@ -88,10 +94,11 @@ def _plan(case: Case, explain: Explain | None) -> dict[str, Any]:
     return {"graph": {"nodes": [asdict(node) for node in graph.nodes], "edges": graph.edges}, "sql": sql}
 
 
-def _records(case: Case, outcome: Any, inputs: dict[int, int]) -> dict[str, Any]:
-    """What was written, and how it differs, by topic."""
+def _records(result: Result, inputs: dict[int, int]) -> dict[str, Any]:
+    """What was written, how it differs, by topic, and what else is wrong."""
+    case, outcome, reason = result.case, result.outcome, f"\n{result.reason}\n"
     if not isinstance(outcome, Produced):
-        return {"outputs": [], "differences": []}
+        return {"outputs": [], "differences": [], "reason": result.reason}
     internal = {topic.name for topic in outcome.topics if topic.internal}
     expected = case.outputs or ()
     topics = dict.fromkeys([*(r.topic for r in expected), *(t for t in outcome.records if t not in internal)])
@@ -105,7 +112,9 @@ def _records(case: Case, outcome: Any, inputs: dict[int, int]) -> dict[str, Any]
             wanted = [record for record in expected if record.topic == topic]
             differences = topic_differences(topic, wanted, written, Comparison.of(case))
             found += [_difference(each, case, rows.get(id(each.actual))) for each in differences]
-    return {"outputs": outputs, "differences": found}
+            for text in difference_texts(topic, differences, case.file):
+                reason = reason.replace(f"\n{text}\n", "\n", 1)
+    return {"outputs": outputs, "differences": found, "reason": reason.strip("\n")}
 
 
 def _inputs(case: Case, outcome: Any) -> Iterator[dict[str, Any]]:

@@ -239,6 +239,56 @@ def test_a_wide_application_can_be_read_without_scrolling_aside(page: Page, size
     ), "no node lies on another"  # fmt: skip
 
 
+CROWDED = """room => {
+  const boxes = [...room.querySelectorAll(".node")].map((node) => node.getBoundingClientRect());
+  const lines = [...room.querySelectorAll(".edge")].map((path) => {
+    const at = path.getScreenCTM(), length = path.getTotalLength();
+    return Array.from({ length: Math.floor(length) }, (_, n) => path.getPointAtLength(n).matrixTransform(at));
+  });
+  const isIn = (point) => boxes.some((box) => point.x > box.left + 3 && point.x < box.right - 3 && point.y > box.top + 3 && point.y < box.bottom - 3);
+  const begin = (line) => `${Math.round(line[0].x)} ${Math.round(line[0].y)}`;
+  const together = (one, other) => one.filter((point) => other.some((next) => Math.hypot(point.x - next.x, point.y - next.y) < 1)).length;
+  return lines.flatMap((line, n) => [
+    ...line.some(isIn) ? [`line ${n} passes through a node`] : [],
+    ...lines.slice(0, n).flatMap((other, m) => begin(other) !== begin(line) && together(line, other) > 6 ? [`line ${n} lies on line ${m}`] : []),
+  ]);
+}"""
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["1280", "390"])
+def test_no_line_of_the_application_lies_on_another_or_on_a_node(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    summed = [f"SUMMED_BY_COUNTRY_{n}" for n in range(5)]
+    sources = [source(name) for name in ("CUSTOMERS", "ORDERS", "SHIPMENTS", "JOINED", "SHIPPED", *summed, "LAST")]
+    queries = [
+        query("JOIN_0", ["ORDERS", "CUSTOMERS"], "JOINED"), query("JOIN_1", ["ORDERS", "SHIPMENTS"], "SHIPPED"),
+        *(query(f"CTAS_{name}_2", ["JOINED"], name) for name in summed),
+        query("JOIN_3", ["SHIPPED", summed[0], summed[4]], "LAST"), query("INSERTQUERY_4", ["LAST"], "ORDERS"),
+    ]  # fmt: skip
+    page.route("**/ui/data", lambda route: route.fulfill(json={**SEEN, "sources": sources, "queries": queries}))
+    expect(page.locator("#application .node")).to_have_count(len(sources) + len(queries) + 2)
+    assert page.locator("#application").evaluate(CROWDED) == []
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["1280", "390"])
+def test_figures_of_a_query_stand_below_their_head_or_beside_it(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    history = {"Q": [[n, n, n, n] for n in range(9)]}
+    page.route(
+        "**/ui/data",
+        lambda route: route.fulfill(json={**SEEN, "queries": [query("Q", ["A"], None)], "history": history}),
+    )
+    expect(page.locator("#queries svg")).to_have_count(2)
+    ends = page.locator("#queries td.number").evaluate_all("""cells => cells.map((cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell.lastChild);
+        const text = range.getBoundingClientRect(), box = cell.getBoundingClientRect();
+        return [Math.round(box.right - text.right), Math.round(text.top)];
+    })""")
+    assert len({end for end, _ in ends}) == 1, "all at the right"
+    assert len({top for _, top in ends}) == (1 if size is WIDE else 4), "on one line, or on one for each pair"
+
+
 def test_queries_are_sorted_and_the_log_is_folded(page: Page, url: str) -> None:
     page.route(
         "**/ui/data",

@@ -30,10 +30,16 @@ _WORDS = {
 
 def step_texts(step: Mapping[str, Any]) -> Iterator[list[str]]:
     """Describe an encoded step, then those above its inputs, each as one line a clause; the step comes first."""
-    yield [f"{word} {text}" for field, word in _WORDS.items() if (text := _text(step.get(field)))]
+    yield [f"{word} {text}" for field, word in _WORDS.items() if (text := _clause(field, step.get(field)))]
     for name in _INPUTS:
         if name in step:
             yield from step_texts(step[name])
+
+
+def _clause(field: str, value: Any) -> str:
+    text = _text(value)
+    # A plan has durations in seconds with nine digits after the point.
+    return f"{text.rstrip('0').rstrip('.')} s" if text and field.endswith("Millis") else text
 
 
 def _text(value: Any) -> str:

@@ -26,7 +26,7 @@ export function drawGraph(host, nodes, edges, name) {
   const tip = draw("marker", { id: marker, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, draw("path", { d: "M0 0L8 4L0 8Z", class: "tip" }));
   const drawn = edges.map(({ from, to, label }, index) => {
     const edge = best.edge(from, to, String(index));
-    const text = make("span", { class: "label" }, label ?? "");
+    const text = make("span", { class: edge.beside ? "label beside" : "label" }, label ?? "");
     Object.assign(text.style, { left: `${edge.x ?? 0}px`, top: `${edge.y ?? 0}px` });
     return { path: draw("path", { class: "edge", d: curve(edge.points), "marker-end": `url(#${marker})` }), text };
   });
@@ -48,35 +48,60 @@ function arranged(nodes, sizes, edges, rankdir) {
   return graph;
 }
 
-// For a narrow window: one node below the other, each after what leads to it, and as far to the right as it is deep.
+// For a narrow window: one node below the other, each after what leads to it. A line to the next node goes straight down;
+// all others of a node share a track at the left, where no node stands and which no other node uses there.
 function stacked(nodes, sizes, edges, room) {
-  const depth = new Map(), into = (id) => edges.filter((edge) => edge.to === id);
-  const visit = (id, deep) => {
-    depth.set(id, deep);
-    for (const { from, to } of edges) {
-      const before = into(to).map((edge) => depth.get(edge.from));
-      if (from === id && !depth.has(to) && !before.includes(undefined)) visit(to, 1 + Math.max(...before));
-    }
+  const order = followed(nodes, edges), size = new Map(nodes.map(([id], at) => [id, sizes[at]]));
+  const into = (id) => edges.filter((edge) => edge.to === id);
+  const isNext = ({ from, to }) => order.indexOf(to) === order.indexOf(from) + 1;
+  const tops = new Map();
+  let height = 0;
+  for (const id of order) {
+    const top = height + (into(id).some((edge) => edge.label !== undefined) ? LABEL.height + 6 : 14);
+    tops.set(id, top);
+    height = top + size.get(id).height;
+  }
+  // The shortest tracks are next to the nodes, so that the fewest lines cross.
+  const used = [], trackOf = new Map();
+  const spans = order.map((id) => {
+    const ends = edges.filter((edge) => edge.from === id && !isNext(edge)).map((edge) => tops.get(edge.to));
+    return { id, low: Math.min(tops.get(id), ...ends), high: Math.max(tops.get(id), ...ends), some: ends.length };
+  });
+  for (const span of spans.filter((each) => each.some).sort((one, other) => one.high - one.low - other.high + other.low)) {
+    let track = used.findIndex((taken) => taken.every((each) => each.high < span.low || each.low > span.high));
+    if (track < 0) track = used.push([]) - 1;
+    used[track].push(span);
+    trackOf.set(span.id, track);
+  }
+  const widest = Math.max(...sizes.map((each) => each.width)), gap = Math.max(5, Math.min(12, (room - widest) / (used.length + 1)));
+  const left = used.length ? used.length * gap + 12 : 1;
+  const places = new Map(order.map((id) => {
+    const { width, height: own } = size.get(id);
+    return [id, { x: left + width / 2, y: tops.get(id) + own / 2, width, height: own }];
+  }));
+  const edge = (from, to, index) => {
+    const one = places.get(from), other = places.get(to), others = into(to), nth = others.indexOf(edges[index]);
+    const label = { x: left + 22 + nth * LABEL.width, y: tops.get(to) - LABEL.height / 2 - 2, beside: true };
+    const straight = left + 16;
+    if (isNext(edges[index])) return { points: [{ x: straight, y: tops.get(from) + one.height }, { x: straight, y: tops.get(to) }], ...label };
+    const x = left - 10 - trackOf.get(from) * gap, y = tops.get(to) + other.height * (nth + 1) / (others.length + 2);
+    const begin = tops.get(from) + one.height - 8, down = Math.sign(y - begin) * 5;
+    const points = [{ x: left, y: begin }, { x, y: begin }, { x, y: begin + down }, { x, y: y - down }, { x, y }, { x: left, y }];
+    return { points, ...label };
+  };
+  return { node: (id) => places.get(id), edge, graph: () => ({ width: left + widest + 1, height: height + 2 }) };
+}
+
+// The nodes, each after all that lead to it and as soon as it can be; what is left over is a circle.
+function followed(nodes, edges) {
+  const order = new Set(), into = (id) => edges.filter((edge) => edge.to === id);
+  const visit = (id) => {
+    order.add(id);
+    for (const { from, to } of edges) if (from === id && !order.has(to) && into(to).every((edge) => order.has(edge.from))) visit(to);
   };
   const roots = nodes.filter(([id]) => into(id).length === 0);
-  // What is left over is a circle.
-  for (const [id] of [...roots, ...nodes]) if (!depth.has(id)) visit(id, 0);
-  const widest = Math.max(...sizes.map((size) => size.width)), deepest = Math.max(1, ...depth.values());
-  const step = Math.max(6, Math.min(16, (room - widest) / deepest)), places = new Map(), size = new Map(nodes.map(([id], at) => [id, sizes[at]]));
-  let height = 0;
-  for (const [id, deep] of depth) {
-    const { width, height: own } = size.get(id), top = height + (into(id).some((edge) => edge.label !== undefined) ? LABEL.height + 4 : 8);
-    places.set(id, { x: deep * step + width / 2 + 1, y: top + own / 2, width, height: own });
-    height = top + own;
-  }
-  const edge = (from, to, index) => {
-    const one = places.get(from), other = places.get(to), left = one.x - one.width / 2 + step / 2, tip = other.x - other.width / 2;
-    const nth = into(to).indexOf(edges[index]), down = Math.sign(other.y - one.y);
-    const points = [{ x: left, y: one.y + down * one.height / 2 }, { x: left, y: other.y - down * 8 }, { x: left, y: other.y }, { x: tip, y: other.y }];
-    return { points, x: tip + (nth + .5) * LABEL.width, y: other.y - other.height / 2 - LABEL.height / 2 - 1 };
-  };
-  const width = Math.max(...[...places.values()].map((place) => place.x + place.width / 2)) + 1;
-  return { node: (id) => places.get(id), edge, graph: () => ({ width, height: height + 2 }) };
+  for (const [id] of [...roots, ...nodes]) if (!order.has(id)) visit(id);
+  return [...order];
 }
 
 // Through the middles of the lines between the points, so that it has no corners.

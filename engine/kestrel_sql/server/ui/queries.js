@@ -76,7 +76,7 @@ function update(line, query) {
     const now = value(query), cell = line.row.cells[at];
     if (line.said[at] === now && !curve) return;
     line.said[at] = now;
-    cell.replaceChildren(...[view ? view(query) : count(now), curve?.(query)].filter((each) => each != null));
+    cell.replaceChildren(...[curve?.(query), view ? view(query) : count(now)].filter((each) => each != null));
   });
   line.row.lastElementChild.title = query.error || query.statement;
   line.row.querySelector("button").setAttribute("aria-expanded", String(chosen === query.id));

@@ -71,8 +71,8 @@
       make("h2", {}, make("span", { class: each.status }, `${each.status} `), each.name),
       make("p", { class: "dim" }, `${each.file}:${each.line} · ${each.seconds} s${each.carrier ? ` on ${each.carrier}` : ""}${each.rules.length ? ` · rules ${each.rules.join(", ")}` : ""}${each.compared ? ` · compared ${each.compared}` : ""}`),
     ];
-    if (each.differences.length) parts.push(make("h3", {}, "Differences"), make("div", { class: "wide" }, differences(each)));
     if (each.reason) parts.push(make("h3", {}, each.status === "failed" ? "Why it failed" : "Reason"), make("pre", { class: "reason" }, each.reason));
+    if (each.differences.length) parts.push(make("h3", {}, "Differences"), make("div", { class: "wide" }, differences(each)));
     parts.push(make("h3", {}, each.script ? `Statements of ${each.script}` : "Statements"), ...each.statements.map(highlighted));
     if (each.inputs.length || each.outputs.length) parts.push(make("h3", {}, "Records"), timeline(each), records(each));
     if (each.graph && each.graph.nodes.length) parts.push(make("h3", {}, "Plan"), graph(each.graph));
@@ -107,7 +107,7 @@
 
   // Epoch milliseconds, and beside them what people read.
   const readable = (ms) => Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString().replace("T", " ").replace("Z", "") : "";
-  const instant = (ms) => ms === null || ms === undefined ? [] : [String(ms), make("small", { class: "dim" }, ` ${readable(ms)}`)];
+  const instant = (ms) => ms === null || ms === undefined ? [] : [String(ms), " ", make("small", { class: "dim" }, readable(ms))];
   const cell = (head, text, kind) => make("td", { "data-head": head, class: kind }, ...(Array.isArray(text) ? text : [text]).filter((part) => part !== ""));
 
   const COLUMNS = [
@@ -128,7 +128,7 @@
     }
     const guilty = new Set(outputs.filter((row) => row.mark).map((row) => row.cause));
     const inputs = each.inputs.map((row, n) => ({ ...row, cause: n, mark: guilty.has(n) ? "cause" : undefined }));
-    return make("div", {}, table("in: topic", inputs, "inputs"), make("p", {}), table("out: topic", outputs, "outputs"));
+    return make("div", {}, ...[["in: topic", inputs, "inputs"], ["out: topic", outputs, "outputs"]].filter(([, rows]) => rows.length).map((each) => table(...each)));
   }
 
   function table(title, rows, kind) {
