@@ -429,6 +429,29 @@ def test_the_shell_imports_neither_spark_nor_a_server_nor_a_broker() -> None:
     assert int(number) < BUDGET
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "{0}/app.sql", "--input", "s={0}/s.json", "--output", "{0}/app.sql"], "{0}/app.sql: File exists"),
+        (["broker", "--port", "0", "--data", "{0}/app.sql"], "{0}/app.sql: File exists"),
+        (["serve", "--jwks", "{0}/nothing"], "the keys of {0}/nothing cannot be read: No such file or directory"),
+        (
+            ["serve", "--tls-certificate", "{0}/nothing", "--tls-key", "{0}/app.sql"],
+            "{0}/nothing, {0}/app.sql cannot be used for TLS: No such file or directory",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_no_bug(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "app.sql").write_text(
+        "CREATE STREAM s (a INT) WITH (KAFKA_TOPIC='s', FORMAT='JSON', PARTITIONS=1); CREATE STREAM t AS SELECT * FROM s;"
+    )
+    (tmp_path / "s.json").write_text('{"value": {"A": 1}}')
+    assert main([word.format(tmp_path) for word in words]) == ExitCode.REFUSED
+    assert said.format(tmp_path) in capfd.readouterr().err
+
+
 BUDGET = 850
 """The modules that `kestrel shell` may import, Python's own among them."""
 
@@ -440,6 +463,8 @@ BUDGET = 850
         (["functions", "--format", "xml"], "expected table or json or tsv or csv, got 'xml'"),
         (["run", "a.sql", "--delivery", "twice"], "expected exactly-once or"),
         (["serve", "--push-queue-rows", "0"], "expected a number above 0, got '0'"),
+        (["serve", "--listen", "127.0.0.1:99999"], "expected HOST:PORT or PORT, got '127.0.0.1:99999'"),
+        (["broker", "--port", "99999"], "expected a port up to 65535, got '99999'"),
         (["state", "rescale", "--checkpoint", "c", "--partitions", "-1"], "expected a number above 0"),
     ],
 )

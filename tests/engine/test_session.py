@@ -85,6 +85,14 @@ def test_variables_are_replaced_unless_that_is_switched_off() -> None:
         session.parse("CREATE STREAM p AS SELECT k, ${name} FROM s;")
 
 
+def test_alter_system_without_a_server_says_what_to_write() -> None:
+    session = Session()
+    (parsed,) = session.parse("ALTER SYSTEM 'auto.offset.reset' = 'latest';")
+    with pytest.raises(UnsupportedError, match="ALTER SYSTEM changes a server") as caught:
+        session.execute(parsed)
+    assert "SET 'NAME' = 'VALUE'" in (caught.value.hint or "")
+
+
 def test_a_statement_that_is_not_planned_is_refused_with_a_hint() -> None:
     with pytest.raises(UnsupportedError, match="SHOW is not supported here") as caught:
         run("SHOW STREAMS;")

@@ -299,3 +299,10 @@ def test_a_run_imports_neither_other_commands_nor_the_engine_of_rest_cases(folde
 
 BUDGET = 830
 """The modules that `qtt run --local` may import, Python's own among them."""
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["init", str(file)]) == ExitCode.USAGE
+    assert capsys.readouterr().err == f"qtt: {file}: File exists\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from kestrel_sql.cli.usage import port_option
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.broker.broker import Broker
 
@@ -31,7 +32,11 @@ def add_parser(commands: Any, examples: str) -> None:
     help_ = "start a Kafka broker for trying things out (not for production)"
     parser = commands.add_parser("broker", help=help_, description=_WARNING, epilog=examples, formatter_class=raw)
     parser.add_argument(
-        "--port", type=int, default=9092, metavar="PORT", help="where it listens; 0 takes a free port (default 9092)"
+        "--port",
+        type=port_option,
+        default=9092,
+        metavar="PORT",
+        help="where it listens; 0 takes a free port (default 9092)",
     )
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="keep topics in DIR; without it they are gone with the broker"

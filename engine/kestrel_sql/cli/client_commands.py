@@ -83,7 +83,7 @@ class ClientCommands:
                 case ["RUN", "SCRIPT", "STRING_VALUE"]:
                     return self._run_script(piece.tokens[2], folder, running)
                 case ["SET", "CLI", *setting]:
-                    self._set(setting, piece.tokens[-1])
+                    self._set(setting, piece)
                 case _:
                     return self.run(placed_text(piece.text, place_of(piece)))
         except EngineError as error:
@@ -100,7 +100,8 @@ class ClientCommands:
             self.display.notes.print(Text(f"  in the script {file}", "red"), soft_wrap=True)
         return done
 
-    def _set(self, setting: list[str], value: Token) -> None:
+    def _set(self, setting: list[str], piece: StatementTokens) -> None:
+        value = piece.tokens[-1]
         match setting:
             case ["COLUMN", "MINUS", "WIDTH", "INTEGER_VALUE"]:
                 self.display.width = int(value)
@@ -108,7 +109,7 @@ class ClientCommands:
                 self.display.wraps = value.strip("'").upper() == "ON"
             case _:
                 raise StatementError(
-                    f"unknown setting of the command line: {' '.join(setting)}",
+                    f"unknown setting of the command line: {piece.text.rstrip(';')}",
                     hint="SET CLI COLUMN-WIDTH 20, where 0 fits columns to their values, or SET CLI WRAP ON or OFF",
                 )
 

@@ -72,6 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         return ExitCode.OK
+    except OSError as error:
+        if arguments.debug:
+            raise
+        named = f"{error.filename}: " if error.filename else ""
+        show_error(errors, EngineError(f"{named}{error.strerror or error}"), None)
+        return ExitCode.REFUSED
     except Exception as error:
         if arguments.debug:
             raise

@@ -30,7 +30,7 @@ from kestrel_sql.cli.broker_options import (
 )
 from kestrel_sql.cli.options import add_engine_options
 from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
-from kestrel_sql.cli.usage import refuse
+from kestrel_sql.cli.usage import address_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.admin import admin_client
@@ -51,8 +51,9 @@ SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
 
 _LOOK_S = 0.2
-_GRACE_S, _GONE_S = 25.0, 2.0
-"""Seconds that a server may take to end, and without its broker, which may take as long to answer."""
+_GRACE_S, _GONE_S, _STARTING_S = 25.0, 2.0, 1.0
+"""Seconds that a server may take to end: as a rule, without its broker, which may take as long to answer, and before
+Spark has started."""
 
 _COLLECT_S, _REST = 30.0, 1_000
 """Seconds between two collections of all objects, and how many times the last one's processor time is the least."""
@@ -69,7 +70,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     """Declare the command."""
     parser = commands.add_parser("serve", help="answer ksqlDB's HTTP API, and show a page at /ui")
     add = parser.add_argument
-    add("--listen", metavar="HOST:PORT", default="127.0.0.1:8088", help="where to listen (127.0.0.1:8088)")
+    listen = "where to listen (127.0.0.1:8088)"
+    add("--listen", type=address_option, metavar="[HOST:]PORT", default="127.0.0.1:8088", help=listen)
     add("--service-id", metavar="ID", help="the ksql.service.id (default_)")
     add(
         "--users",
@@ -133,9 +135,11 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
             if wants_broker(arguments):
                 _collect(stopped)
             stopped.wait()
-            threading.Thread(target=_end_in_time, args=(arguments,), daemon=True).start()
+            starts = running.service.state is State.STARTING
+            threading.Thread(target=_end_in_time, args=(arguments,), kwargs={"starts": starts}, daemon=True).start()
     except OSError as error:
-        raise EngineError(f"{arguments.listen} cannot be listened on: {error.strerror or error}") from error
+        host, port = arguments.listen
+        raise EngineError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
     return 0
 
 
@@ -182,10 +186,11 @@ def _collect(stopped: threading.Event) -> None:
         pause = time.thread_time() - begun
 
 
-def _end_in_time(arguments: argparse.Namespace) -> None:
+def _end_in_time(arguments: argparse.Namespace, *, starts: bool = False) -> None:
     """End the process, whatever its threads still wait for: the next start repeats a batch that was not finished."""
-    grace = _GRACE_S
-    if wants_broker(arguments):
+    # While Spark starts no query has begun a batch.
+    grace = _STARTING_S if starts else _GRACE_S
+    if wants_broker(arguments) and not starts:
         try:
             admin_client(run_settings(arguments).config).list_topics(timeout=_GONE_S)
         except KafkaException:
@@ -233,12 +238,10 @@ def _server(
 
 
 def _settings(arguments: argparse.Namespace, config: Config) -> ServerSettings:
-    host, separator, port = arguments.listen.rpartition(":")
-    if not separator or not port.isdecimal():
-        raise EngineError(f"--listen takes HOST:PORT, not {arguments.listen!r}")
+    host, port = arguments.listen
     return ServerSettings(
-        host=host.strip("[]"),
-        port=int(port),
+        host=host,
+        port=port,
         tls=None
         if arguments.tls_certificate is None
         else Tls(certificate=arguments.tls_certificate, key=arguments.tls_key, clients=arguments.client_ca),

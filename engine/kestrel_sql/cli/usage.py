@@ -9,6 +9,8 @@ from typing import Any
 
 from kestrel_sql.errors import UsageError
 
+_LAST_PORT = 65_535
+
 
 def one_of(kind: type[StrEnum]) -> dict[str, Any]:
     """The arguments of an option whose value is a member of an enumeration."""
@@ -20,6 +22,30 @@ def one_of(kind: type[StrEnum]) -> dict[str, Any]:
             raise argparse.ArgumentTypeError(f"expected {' or '.join(kind)}, got {text!r}") from None
 
     return {"type": read, "choices": list(kind)}
+
+
+def port_option(text: str) -> int:
+    """The port that an option has; 0 takes a free one.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"expected a port up to {_LAST_PORT}, got {text!r}")
+    return int(text)
+
+
+def address_option(text: str) -> tuple[str, int]:
+    """The host, by default this machine, and the port that an option has.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        return host.strip("[]") or "127.0.0.1", port_option(port)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT or PORT, got {text!r}") from None
 
 
 def refuse(arguments: argparse.Namespace, names: Iterable[str], where: str, hint: str) -> None:

@@ -41,6 +41,7 @@ from kestrel_sql.session.schema_lookup import Added, RegistryLookup, delete_sche
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
+    AlterSystem,
     CreateAs,
     CreateSource,
     CreateType,
@@ -229,6 +230,14 @@ class Session:
             f"{keyword} is not supported here",
             span=parsed.span,
             hint="a session plans statements only; run this one in `kestrel shell`",
+        )
+
+    @_plan.register
+    def _(self, statement: AlterSystem, parsed: ParsedStatement) -> Executed:
+        raise UnsupportedError(
+            "ALTER SYSTEM changes a server, and this is none",
+            span=parsed.span,
+            hint="SET 'NAME' = 'VALUE' sets a property for the statements that follow",
         )
 
     @_plan.register

@@ -91,12 +91,20 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver | None = Non
     except NoCaseError as error:
         sys.stderr.write(f"qtt: {error}\n")
         return ExitCode.OK if isinstance(error, EmptyShardError) else ExitCode.NO_CASES
-    except (FileNotFoundError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
-        Console(stderr=True).print(f"qtt: {error}", markup=False, highlight=False, soft_wrap=True)
+    except BrokenPipeError:
+        raise
+    except (OSError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
+        Console(stderr=True).print(f"qtt: {_said(error)}", markup=False, highlight=False, soft_wrap=True)
         return ExitCode.USAGE
     except KeyboardInterrupt:
         Console(stderr=True).print("qtt: interrupted", highlight=False)
         return ExitCode.INTERRUPTED
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 from starlette.types import ASGIApp
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.server.http import connections
 from kestrel_sql.server.http.server_name import remember
 
@@ -45,6 +46,7 @@ class Listener:
 
         Raises:
             OSError: the address is not this machine's, or it is taken.
+            EngineError: a file of TLS cannot be used.
         """
         self._config = _config(host, port, tls)
         self._sockets: Sockets = self._config.create_sockets()
@@ -121,4 +123,9 @@ def _config(host: str, port: int, tls: Tls | None) -> Config:
         config.certfile, config.keyfile = str(tls.certificate), str(tls.key)
         if tls.clients is not None:
             config.ca_certs, config.verify_mode = str(tls.clients), ssl.CERT_REQUIRED
+        try:
+            config.create_ssl_context()
+        except OSError as error:
+            names = ", ".join(str(each) for each in (tls.certificate, tls.key, tls.clients) if each is not None)
+            raise EngineError(f"{names} cannot be used for TLS: {error.strerror or error}") from error
     return config

@@ -30,13 +30,13 @@ class SecuritySettings:
         """What checks Authorization headers.
 
         Raises:
-            EngineError: the users file cannot be read.
+            EngineError: the users file, or that of the keys, cannot be read.
         """
         checks: list[Authenticate] = []
         if self.users is not None:
             checks.append(read_users(self.users))
         if self.jwks is not None:
-            checks.append(Tokens(self.jwks, self.issuer, self.audience))
+            checks.append(Tokens.of(self.jwks, self.issuer, self.audience))
         return _any_of(checks) if checks else None
 
     def access(self) -> Access:

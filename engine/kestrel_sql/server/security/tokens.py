@@ -42,6 +42,15 @@ class Tokens:
     _keys: KeySet | None = None
     _fetched: float = 0.0
 
+    @classmethod
+    def of(cls, jwks: str, issuer: str | None = None, audience: str | None = None) -> Tokens:
+        """Read the keys of a file at once; those of a URL are fetched once there is a token, and may be away before.
+
+        Raises:
+            EngineError: the file cannot be read.
+        """
+        return cls(jwks, issuer, audience, _keys=None if _is_url(jwks) else _read_keys(jwks))
+
     async def __call__(self, header: str) -> Principal | None:
         """The user of a header, None if the token is not valid."""
         scheme, _, token = header.partition(" ")
@@ -88,9 +97,13 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
+def _is_url(place: str) -> bool:
+    return place.startswith("https://")
+
+
 def _read_keys(place: str) -> KeySet:
     try:
-        if place.startswith("https://"):
+        if _is_url(place):
             with urllib.request.urlopen(place, timeout=_FETCH_S) as answer:
                 text = answer.read(1 << 20)
         else:
