@@ -21,12 +21,11 @@ def test_the_demo_shows_a_slip(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert re.search(r"\b[12] passed, [12] failed", said)
 
 
-@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("module", "last"),
     [
-        ("tests.kafka.demo", "every output is there once and in order"),
+        pytest.param("tests.kafka.demo", "every output is there once and in order", marks=pytest.mark.nightly),
         ("tests.engine.server.demo", "/ui"),
     ],
 )

@@ -19,7 +19,7 @@ _RECORDS = 1_000
 _GOALS_MS = {"filter": 150, "count": 300}
 _WAYS = {"filter": "kestrel,pyspark", "count": "kestrel,floor"}
 _OUTPUTS = {"filter": 0.9, "count": 1.0}
-_SIZE = {"BATCH": str(_RECORDS), "ROWS": "30000", "ROUNDS": "1", "INTO": ""}
+_SIZE = {"BATCH": str(_RECORDS), "ROWS": os.environ.get("ROWS", "30000"), "ROUNDS": "1", "INTO": ""}
 
 
 def main() -> None:
