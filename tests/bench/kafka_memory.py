@@ -1,6 +1,6 @@
-"""Memory of `kestrel run`: driver, JVM and workers after each of a hundred micro-batches from a broker.
+"""Memory of `kestrel run`: driver, JVM and workers after each of many micro-batches from a broker.
 
-    python -m tests.bench kafka_memory         (ROWS=2000 a batch by default, as an environment variable)
+    python -m tests.bench kafka_memory         (ROWS=2000 a batch, BATCHES=100 by default, as environment variables)
 
 Two queries run: a filter, and a count with one result per record over 1,000 keys. Prints the median of each ten
 batches, for the JVM and for all Python processes, and the ratio of the last ten to the third ten, when every key is
@@ -22,8 +22,8 @@ from tests.kafka.helpers import create, produce, start
 from tests.kafka.processes import kill
 
 ROWS = int(os.environ.get("ROWS", "2000"))
-BATCHES = 100
 _TENTH = 10
+BATCHES = max(3 * _TENTH, int(os.environ.get("BATCHES", "100")) // _TENTH * _TENTH)
 _SCRIPT = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');
 CREATE STREAM F WITH (KAFKA_TOPIC='f') AS SELECT * FROM S WHERE V % 2 = 0;
