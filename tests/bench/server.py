@@ -255,9 +255,11 @@ def _pushes(server: Server, servers: str, topic: str) -> None:
         # A writer that nobody holds would close the connection.
         assert not writer.is_closing()
         answer = b""
+        # A small feed does not fill its buffer: then it is not dropped, and gets rows for ever.
         with suppress(TimeoutError):
-            while piece := await asyncio.wait_for(slow.read(65536), 10):
-                answer = answer[-1000:] + piece
+            async with asyncio.timeout(10):
+                while piece := await slow.read(65536):
+                    answer = answer[-1000:] + piece
         return next(iter(re.findall(rb'"message":"([^"]*)', answer)), answer[-100:]).decode()
 
     with _feed(servers, topic):
