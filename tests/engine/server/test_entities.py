@@ -226,7 +226,7 @@ def test_the_normal_form_has_the_retention_that_is_given_or_that_of_the_source(
     ways = {"s": "", "short": ", retention_ms=100000", "forever": ", retention_ms=-1"}
     texts = [made.format(name, more) for name, more in ways.items()]
     for text in (*texts, "CREATE STREAM shorter WITH (retention_ms=5000) AS SELECT * FROM s;"):
-        engine.define(*engine.session.parse(text))
+        engine.execute(*engine.session.parse(text))
     kind = "TABLE" if "GROUP" in select else "STREAM"
     (parsed,) = engine.session.parse(f"CREATE {kind} x {properties} AS SELECT {select};")
     assert f"RETENTION_MS={kept})" in normal_form(parsed, engine.view()).text
