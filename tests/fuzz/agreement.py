@@ -139,6 +139,8 @@ def _with_texts(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return list(map(_with_texts, value))
     return {name: _with_texts(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
 

@@ -19,6 +19,7 @@ from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import ends_decided
 from kestrel_sql.functions.declaration import CallTypes, Nulls, Scalar, Tabular
 from kestrel_sql.functions.values.casts import caster
+from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.like import like_pattern
 from kestrel_sql.functions.values.operators import arithmetic, comparison, item_equality, negation
 from kestrel_sql.java.numbers import round_decimal
@@ -470,7 +471,7 @@ def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
-    return _constructed(bound, options, lambda *parts: dict(zip(parts[::2], parts[1::2], strict=True)))
+    return _constructed(bound, options, lambda *parts: hash_map(dict(zip(parts[::2], parts[1::2], strict=True))))
 
 
 @_compile.register

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Key = TypeVar("Key", bound=str | int | None)
 
-_DEFAULT_CAPACITY = 16
+DEFAULT_CAPACITY = 16
 _SIGN = 1 << 31
 _WORD = (1 << 32) - 1
 
@@ -20,7 +20,7 @@ def java_string_hash(text: str) -> int:
     return value
 
 
-def java_hash_order(keys: Iterable[Key], capacity: int = _DEFAULT_CAPACITY) -> list[Key]:
+def java_hash_order(keys: Iterable[Key], capacity: int = DEFAULT_CAPACITY) -> list[Key]:
     """Return the distinct `keys` in the iteration order of a `HashMap` into which they were put one after the other.
 
     `capacity` is the initial capacity of the map. Keys of one bucket keep the order in which they were put; None goes

@@ -32,9 +32,9 @@ COLUMNS = {
     "ONE_LIST": (Array(STRING), ["a", None]),
     "MAPS": (Array(Map(STRING, INTEGER)), [{"a": 1, "b": 2}, {"b": 2, "a": 1}, None, {"a": 3}, None]),
     "OTHER_MAPS": (Array(Map(STRING, INTEGER)), [{"a": 3}, None]),
-    "ONE_MAP": (Map(STRING, INTEGER), {"b": 2, "a": 1}),
+    "ONE_MAP": (Map(STRING, INTEGER), {"a": 1, "b": 2}),
     "NULL_VALUES": (Map(STRING, INTEGER), {"a": None, "bb": 2}),
-    "WORDS": (Map(STRING, DOUBLE), {"yes, thanks": 3.5, "nope": 7.3, "sure, yeah": 2.1}),
+    "WORDS": (Map(STRING, DOUBLE), {"yes, thanks": 3.5, "sure, yeah": 2.1, "nope": 7.3}),
     "NESTED": (Map(STRING, Array(INTEGER)), {"a": [2, None, 5, 4], "b": [-1, -2]}),
 }
 TYPES = {name: sql_type for name, (sql_type, _) in COLUMNS.items()}

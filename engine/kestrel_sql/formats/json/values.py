@@ -116,7 +116,8 @@ def _integer(bits: int) -> Convert:
 def _double(value: Any) -> float:
     if type(value) is int or type(value) is Decimal:
         try:
-            return float(value)
+            # Java reads a number as a BigDecimal, which has no -0.
+            return float(value) + 0.0
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     # Jackson's doubleValue() returns 0 for other nodes, also for the texts "NaN" and "Infinity".

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kestrel_sql.functions.values.equality import in_hash_map_order
+from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
 from kestrel_sql.java.numbers import (
@@ -67,7 +67,7 @@ def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
             return lambda items: [*map(convert, items)]
         case Map(key, item), Map(other_key, other):
             keys, values = unless_null(caster(key, other_key)), unless_null(caster(item, other))
-            return lambda entries: {keys(k): values(v) for k, v in entries.items()}
+            return lambda entries: hash_map({keys(k): values(v) for k, v in entries.items()})
         case Struct(), Struct(fields):
             types = {field.name: field.type for field in source.fields}
             casts = {field.name: unless_null(caster(types.get(field.name), field.type)) for field in fields}
@@ -89,9 +89,7 @@ def java_text(value: Any, sql_type: SqlType | None) -> str:
         case Array(item):
             return f"[{', '.join(java_text(v, item) for v in value)}]"
         case Map(key, item):
-            return (
-                "{" + ", ".join(f"{java_text(k, key)}={java_text(v, item)}" for k, v in in_hash_map_order(value)) + "}"
-            )
+            return "{" + ", ".join(f"{java_text(k, key)}={java_text(v, item)}" for k, v in value.items()) + "}"
         case Struct(fields):
             shown = (f"{f.name}={java_text(value[f.name], f.type)}" for f in fields if value.get(f.name) is not None)
             return "Struct{" + ",".join(shown) + "}"

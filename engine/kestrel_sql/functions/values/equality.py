@@ -45,15 +45,18 @@ def sort_key(value: Any) -> Any:
             return value
 
 
-def in_hash_map_order(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """List the entries of a map in the order of a HashMap with its size as initial capacity (rules U4).
+def hash_map(entries: Mapping[Any, Any], capacity: int = 1) -> dict[Any, Any]:
+    """Return a map with its entries in the order of a HashMap into which they were put one after the other (rule U4.2).
 
-    That is the table which JSON and the constructor MAP create; in ksqlDB, a map from elsewhere may have another size.
+    Who makes a map calls this once, so that who lists its entries need not know who made it.
+
+    Args:
+        entries: what is put into the map.
+        capacity: its initial capacity; by default it grows to what it needs.
     """
-    keys = list(mapping)
-    if not all(key is None or isinstance(key, str | int) for key in keys):
-        return list(mapping.items())
-    return [(key, mapping[key]) for key in java_hash_order(keys, capacity=1)]
+    if len(entries) < 2 or not all(key is None or isinstance(key, str | int) for key in entries):
+        return dict(entries)
+    return {key: entries[key] for key in java_hash_order(entries, capacity)}
 
 
 def distinct(items: Iterable[Any]) -> list[Any]:

@@ -159,7 +159,7 @@ def compile_simple(pattern: str) -> tuple[Strategy, ...]:
     while at < len(pattern):
         strategy, at = _letters(pattern, at) if _is_letter(pattern[at]) else _quoted(pattern, at)
         strategies.append(strategy)
-    following = [*strategies[1:], None]
+    following = [*strategies, None][1:]
     return tuple(_limited(strategy, after) for strategy, after in zip(strategies, following, strict=True))
 
 

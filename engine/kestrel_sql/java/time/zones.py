@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from kestrel_sql.java.numbers import LONG_MAX
 from kestrel_sql.java.time.system_v import system_v
 
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)", re.ASCII)
@@ -20,6 +21,8 @@ _CYCLE_SECONDS = 146_097 * 86_400
 _FIRST_SECOND = -62_135_596_800 + 2 * 86_400
 _SECOND_OF_1900, _SECOND_OF_2037 = -2_208_988_800, 2_114_380_800
 _LAST_SECOND = 253_402_300_799 - 2 * 86_400
+_LAST_FEBRUARY = LONG_MAX // 1_000 - 170 * 86_400
+"""The milliseconds of a BIGINT end on 17 August."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,15 @@ class Zone:
     def calendar_offset_at(self, second: int) -> int:
         """Return the offset in seconds that the `java.util.TimeZone` of this id has at an instant (seconds).
 
-        It knows no offset before 1900, no seconds of an offset, and of the prefixes only `GMT`.
+        It knows no offset before 1900, no seconds of an offset, and of the prefixes only `GMT`. A summer that ends
+        after the range of 64-bit milliseconds never begins.
         """
         if self.region is None:
             is_known = self.is_offset or self.id.startswith("GMT")
             return self.fixed if is_known and self.fixed % 60 == 0 else 0
-        return self.offset_at(second) if second >= _SECOND_OF_1900 else _standard_offset(self)
+        if second < _SECOND_OF_1900:
+            return _standard_offset(self)
+        return min(map(self.offset_at, {second, min(second, _LAST_FEBRUARY)}))
 
     def abbreviation_at(self, second: int) -> str:
         """Return the abbreviation of the zone at an instant (seconds); a number such as `-03` if it has none."""

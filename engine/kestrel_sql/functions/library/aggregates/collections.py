@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate
+from kestrel_sql.functions.values.equality import equality_key, hash_map
 from kestrel_sql.types.sql_types import INTEGER, STRING, Array, Field, SqlType, Struct
 
 _HISTOGRAM_KEYS = 1000
@@ -18,12 +19,11 @@ def _limit(call: AggregateCall, function: str) -> int:
 
 
 def _position(values: list[Any], value: Any) -> int | None:
-    """Return the index of the last element that Java's `equals` treats as `value` (NaN equals NaN), or None."""
-    if value != value:
-        return next(
-            (position for position in range(len(values) - 1, -1, -1) if values[position] != values[position]), None
-        )
-    return len(values) - 1 - values[::-1].index(value) if value in values else None
+    """Return the index of the last element that Java's `equals` treats as `value`, or None."""
+    if isinstance(value, str | int | None):
+        return len(values) - 1 - values[::-1].index(value) if value in values else None
+    key = equality_key(value)
+    return next((at for at in range(len(values) - 1, -1, -1) if equality_key(values[at]) == key), None)
 
 
 @aggregate("(value T) -> ARRAY<T>", undoable=True, display_name="collect_list")
@@ -107,15 +107,21 @@ def histogram(call: AggregateCall) -> Aggregator:
         aggregate=lambda state, value: include(state, value),
         undo=undo,
         merge=merge,
-        result=_with_text_keys,
+        result=_counts,
         mutates=True,
     )
 
 
-def _with_text_keys(counts: dict[str | None, int]) -> dict[str, int]:
-    """Return the counts with valid map keys: NULL is counted as 'null', the string that JSON makes of such a key."""
-    named = {value: times for value, times in counts.items() if value is not None}
-    return {**named, "null": named.get("null", 0) + counts[None]} if None in counts else named
+def _counts(counts: dict[str | None, int]) -> dict[str, int]:
+    """Return the counts with valid map keys: NULL is counted as 'null', the string that JSON makes of such a key.
+
+    As Java's `merge` does, each value comes before older ones of its bucket.
+    """
+    named: dict[str, int] = {}
+    for value, times in reversed(counts.items()):
+        name = "null" if value is None else value
+        named[name] = named.get(name, 0) + times
+    return hash_map(named)
 
 
 def _counted(arguments: tuple[SqlType | None, ...]) -> SqlType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kestrel_sql.functions.declaration import scalar
+from kestrel_sql.functions.values.equality import hash_map
 
 Entries = list[dict[str, Any] | None]
 
@@ -22,7 +23,8 @@ def map_build(entries: Entries) -> dict[str, Any]:
 
     Example: MAP_BUILD(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)]) -> MAP('a' := 2)
     """
-    return {entry["KEY"]: entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] is not None}
+    found = (entry for entry in entries if entry is not None and entry["KEY"] is not None)
+    return hash_map({entry["KEY"]: entry["VALUE"] for entry in found})
 
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> T")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kestrel_sql.functions.declaration import Nulls, scalar
-from kestrel_sql.functions.values.equality import in_hash_map_order
+from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
+from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
 
 Items = list[Any] | None
 Entries = dict[Any, Any] | None
@@ -52,7 +53,7 @@ def transform_map(entries: Entries, key: Lambda, value: Lambda) -> Entries:
         if name in result or item is None:
             raise ValueError("TRANSFORM produced a duplicate key or a NULL")
         result[name] = item
-    return result
+    return hash_map(result, DEFAULT_CAPACITY)
 
 
 def _keeps(keep: Lambda, *item: Any) -> bool:
@@ -94,7 +95,7 @@ def filter_map(entries: Entries, keep: Lambda) -> Entries:
     kept = {key: value for key, value in entries.items() if _keeps(keep, key, value)}
     if None in kept.values():
         raise ValueError("FILTER cannot keep a NULL value")
-    return kept
+    return hash_map(kept, DEFAULT_CAPACITY)
 
 
 def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda) -> Any:
@@ -141,4 +142,4 @@ def reduce_map(entries: Entries, initial: Any, step: Lambda) -> Any:
 
     Example: REDUCE(MAP('b' := 2, 'a' := 1), '', (s, k, v) => s + k) -> 'ab'
     """
-    return _reduce(None if entries is None else in_hash_map_order(entries), initial, step)
+    return _reduce(None if entries is None else list(entries.items()), initial, step)

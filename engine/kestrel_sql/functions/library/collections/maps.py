@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kestrel_sql.functions.declaration import Nulls, scalar
-from kestrel_sql.functions.values.equality import in_hash_map_order, sort_key
+from kestrel_sql.functions.values.equality import hash_map, sort_key
 
 Items = list[Any] | None
 Entries = dict[Any, Any] | None
@@ -21,7 +21,7 @@ def as_map(keys: Items, values: Items) -> Entries:
     """
     if keys is None or values is None:
         return None
-    return {key: values[i] if i < len(values) else None for i, key in enumerate(keys)}
+    return hash_map({key: values[i] if i < len(values) else None for i, key in enumerate(keys)})
 
 
 @scalar("(map1 MAP<STRING, T>, map2 MAP<STRING, T>) -> MAP<STRING, T>", nulls=Nulls.BODY, display_name="map_union")
@@ -30,7 +30,11 @@ def map_union(first: Entries, second: Entries) -> Entries:
 
     Example: MAP_UNION(MAP('a' := 1, 'b' := 2), MAP('b' := 3)) -> MAP('a' := 1, 'b' := 3)
     """
-    return None if first is None and second is None else {**(first or {}), **(second or {})}
+    if first is None and second is None:
+        return None
+    one, other = first or {}, second or {}
+    # Java makes room for the entries that it puts first as if they were a third more, and one.
+    return hash_map({**one, **other}, capacity=len(one or other) * 4 // 3 + 1)
 
 
 @scalar("(input MAP<STRING, T>) -> ARRAY<STRING>", nulls=Nulls.BODY, display_name="map_keys")
@@ -39,7 +43,7 @@ def map_keys(mapping: Entries) -> Items:
 
     Example: MAP_KEYS(MAP('b' := 2, 'a' := 1)) -> ARRAY['a', 'b']
     """
-    return None if mapping is None else [key for key, _ in in_hash_map_order(mapping)]
+    return None if mapping is None else list(mapping)
 
 
 @scalar("(input MAP<STRING, T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="map_values")
@@ -48,7 +52,7 @@ def map_values(mapping: Entries) -> Items:
 
     Example: MAP_VALUES(MAP('b' := 2, 'a' := 1)) -> ARRAY[1, 2]
     """
-    return None if mapping is None else [value for _, value in in_hash_map_order(mapping)]
+    return None if mapping is None else list(mapping.values())
 
 
 @scalar(
@@ -66,5 +70,5 @@ def entries(mapping: Entries, ordered: bool) -> Items:
     """
     if mapping is None:
         return None
-    listed = sorted(mapping.items(), key=lambda entry: sort_key(entry[0])) if ordered else in_hash_map_order(mapping)
+    listed = sorted(mapping.items(), key=lambda entry: sort_key(entry[0])) if ordered else mapping.items()
     return [{"K": key, "V": value} for key, value in listed]

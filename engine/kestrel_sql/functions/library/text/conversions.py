@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 
 from kestrel_sql.functions.declaration import scalar
-from kestrel_sql.java.base64_text import decode_base64
+from kestrel_sql.java.base64_text import decode_base64, decode_base64_digits
 from kestrel_sql.java.utf16 import decode_utf8, whole
 
 
@@ -45,6 +45,8 @@ _ENCODERS: dict[str, Callable[[str], bytes]] = {
     "ascii": lambda value: value.encode("ascii", "replace"),
     "base64": decode_base64,
 }
+_READERS = {**_ENCODERS, "hex": _from_hex, "base64": decode_base64_digits}
+"""ENCODE reads more than TO_BYTES does."""
 
 
 def _coding(name: str) -> str:
@@ -62,7 +64,7 @@ def encode(value: str, source: str, target: str) -> str:
     before, after = _coding(source), _coding(target)
     if before == after:
         raise ValueError(f"The input and output encodings must differ, but both are '{source}'")
-    data = _from_hex(value) if before == "hex" else _ENCODERS[before](value)
+    data = _READERS[before](value)
     return data.hex() if after == "hex" else _DECODERS[after](data)
 
 

@@ -7,7 +7,9 @@ import re
 from typing import Any
 
 from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import check_size
+from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
 from kestrel_sql.java.utf16 import units, whole
 
 
@@ -275,7 +277,9 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
         return None
     pair = units(kv_delimiter)
     entries = (entry.split(pair) for entry in units(value).split(units(entry_delimiter)) if entry)
-    return {whole(entry[0]): whole(entry[1]) for entry in entries if len(entry) > 1}
+    merged = {whole(entry[0]): whole(entry[1]) for entry in entries if len(entry) > 1}
+    # Java's `merge` puts a new key before the others of its bucket.
+    return hash_map(dict(reversed(merged.items())), DEFAULT_CAPACITY)
 
 
 @scalar(
