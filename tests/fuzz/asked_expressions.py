@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import chain, groupby, islice
+from itertools import chain, count, groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
 from tests.fuzz.agreement import Compared, differing_records
-from tests.fuzz.expressions import Row, parts_of, some_rows, with_constants
+from tests.fuzz.expressions import Row, changed, parts_of, some_rows, with_constants
 from tests.fuzz.generator import COLUMNS, TYPES, Generator, overloads
 from tests.fuzz.oracle import Oracle
 
@@ -50,11 +50,10 @@ MISTYPED = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Expressions over rows, as one case; `once` for one that ksqlDB may evaluate once only (`changes_columns`)."""
+    """Expressions over rows, as one case."""
 
     nodes: Sequence[e.Expression]
     rows: Sequence[Row]
-    once: bool = False
 
     def case(self, name: str = "expressions") -> Case:
         """Return the case: a column for the value of each expression, and one that tells a failure from NULL."""
@@ -63,7 +62,7 @@ class Asked:
         texts = list(map(format_expression, self.nodes))
         values = [f"{text} AS C{at}" for at, text in enumerate(texts)]
         # ksqlDB does not compile `IS NULL` of some expressions, whose values cannot be NULL in Java.
-        failures = [] if self.once else [f"COALESCE({text}) IS NULL AS N{at}" for at, text in enumerate(texts)]
+        failures = [f"COALESCE({text}) IS NULL AS N{at}" for at, text in enumerate(texts)]
         declared = ", ".join(["K INT KEY", *(f"`{each}` {COLUMNS[each]}" for each in columns)])
         return Case(
             id=name,
@@ -193,12 +192,10 @@ def mistyped(generator: Generator, count: int) -> Iterator[e.Expression]:
 def questions(rng: random.Random, bounds: Sequence[Bound]) -> Iterator[Asked]:
     """Yield what is asked of expressions: many at once, over rows, and some as constants."""
     rows = some_rows(rng, ROWS)
-    small = [bound for bound in bounds if is_small(bound, rows)]
-    bounds = [bound for bound in small if not changes_columns(bound)]
-    yield from (Asked([bound.node], rows, once=True) for bound in small if changes_columns(bound))
-    for start in range(0, len(bounds), EXPRESSIONS):
-        yield Asked([bound.node for bound in bounds[start : start + EXPRESSIONS]], rows)
-    constants = [with_constants(bound.node, rng.choice(rows)) for bound in bounds[::CONSTANTS]]
+    asked = [with_copies(bound) for bound in bounds if is_small(bound, rows)]
+    for start in range(0, len(asked), EXPRESSIONS):
+        yield Asked(asked[start : start + EXPRESSIONS], rows)
+    constants = [with_constants(node, rng.choice(rows)) for node in asked[::CONSTANTS]]
     for start in range(0, len(constants), EXPRESSIONS):
         yield Asked(constants[start : start + EXPRESSIONS], rows[:1])
 
@@ -209,13 +206,39 @@ def is_small(bound: Bound, rows: Sequence[Row]) -> bool:
     return not any(_exceeds(part, columns) for part in parts_of(bound))
 
 
-def changes_columns(bound: Bound) -> bool:
-    """Say whether ksqlDB changes columns for other expressions: it sorts in place, and reads bytes to their end."""
+def with_copies(bound: Bound) -> e.Expression:
+    """Return an expression with copies of what ksqlDB changes for others: it sorts in place, and reads bytes to the end."""
+    of_types = {id(child.node): child.type for part in _every(bound) if changes(part) for child in part.children}
+    numbers = count()
+
+    def change(given: e.Node, rebuilt: e.Node) -> e.Node:
+        match of_types.get(id(given)):
+            case Array():
+                name = f"COPIED{next(numbers)}"
+                return e.FunctionCall("TRANSFORM", (rebuilt, e.Lambda((name,), e.LambdaVariable(name))))
+            case t.BYTES:
+                return e.FunctionCall("TO_BYTES", (e.FunctionCall("FROM_BYTES", (rebuilt, _HEX)), _HEX))
+            case _:
+                return rebuilt
+
+    return changed(bound.node, change)  # type: ignore[no-any-return]
+
+
+_HEX = e.StringLiteral("hex")
+
+
+def changes(bound: Bound) -> bool:
+    """Say whether a part is a call that changes its arguments in ksqlDB."""
     call = bound.node
-    is_one = isinstance(call, e.FunctionCall) and (
+    return isinstance(call, e.FunctionCall) and (
         call.name in _CHANGING or (call.name in ("CONCAT", "CONCAT_WS") and bound.type == t.BYTES)
     )
-    return is_one or any(map(changes_columns, bound.children))
+
+
+def _every(bound: Bound) -> Iterator[Bound]:
+    yield bound
+    for child in bound.children:
+        yield from _every(child)
 
 
 def _exceeds(part: Bound, columns: Columns) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,16 +113,21 @@ def _all_agree(outcomes: Mapping[str, Outcome]) -> bool:
 
 def with_constants(node: Any, row: Row) -> Any:
     """Return the expression with the constants of a row in place of columns."""
-    if isinstance(node, e.ColumnRef):
-        return constant(row[node.name], COLUMNS[node.name])
+
+    def change(given: e.Node, rebuilt: e.Node) -> e.Node:
+        return constant(row[given.name], COLUMNS[given.name]) if isinstance(given, e.ColumnRef) else rebuilt
+
+    return changed(node, change)
+
+
+def changed(node: Any, change: Callable[[e.Node, e.Node], e.Node]) -> Any:
+    """Return the expression with what `change` makes of each node, and of the node with changed parts."""
     if isinstance(node, tuple):
-        return tuple(with_constants(each, row) for each in node)
+        return tuple(changed(each, change) for each in node)
     if isinstance(node, e.Node):
         fields = {name: getattr(node, name) for name in node.__dataclass_fields__ if name not in ("span", "type")}
-        return replace(
-            node,
-            **{name: with_constants(each, row) for name, each in fields.items() if isinstance(each, tuple | e.Node)},
-        )
+        parts = {name: changed(each, change) for name, each in fields.items() if isinstance(each, tuple | e.Node)}
+        return change(node, replace(node, **parts))
     return node
 
 

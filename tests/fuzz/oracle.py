@@ -131,8 +131,9 @@ def _other_topics(case: model.Case) -> Iterator[dict[str, Any]]:
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
-    """The innermost cause of an error, in one line."""
+    """The innermost cause of an error that says something, in one line."""
     causes = [found[1] for line in answer.get("chain", "").splitlines() if (found := _CAUSE.match(line))]
+    causes = [cause for cause in causes if cause != "null"] or causes
     return causes[-1] if causes else str(answer.get("message") or answer["error"]).partition("\n")[0]
 
 

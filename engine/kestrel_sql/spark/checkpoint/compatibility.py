@@ -16,7 +16,7 @@ from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered, un
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.archive_order import replaced_archives
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, plain_name
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
 from kestrel_sql.spark.state.page_check import page_check
 
@@ -109,8 +109,9 @@ def _state_flaws(
         groups=pipeline.level(number).groups(),
     )
     try:
-        stored = stored_pages(spark, folder, levels=pipeline.depth - 1, level=number)
-        found = stored.mapInArrow(check, "task INT, page INT, flaw STRING").limit(1).collect()
+        with plain_name(folder) as plain:
+            stored = stored_pages(spark, plain, levels=pipeline.depth - 1, level=number)
+            found = stored.mapInArrow(check, "task INT, page INT, flaw STRING").limit(1).collect()
     except (PySparkException, Py4JJavaError) as error:
         yield f"the state of level {number} cannot be read: {_cause(error)}"
         return

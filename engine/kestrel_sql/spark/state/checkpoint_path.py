@@ -10,10 +10,11 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -177,12 +178,12 @@ class StorePath:
 
     def fetch(self, target: Path) -> None:
         """Copy the file or folder into a local one."""
-        local = self.store.path(target.absolute().as_uri())
+        local = self.store.path(hadoop_uri(target))
         self._do(lambda files, path: files.copyToLocalFile(False, path, local, True))
 
     def put(self, source: Path) -> None:
         """Copy a local file or folder to this place, where nothing must be."""
-        local = self.store.path(source.absolute().as_uri())
+        local = self.store.path(hadoop_uri(source))
         self._do(lambda files, path: files.copyFromLocalFile(False, True, local, path))
 
     def mkdir(self, *, parents: bool, exist_ok: bool) -> None:
@@ -270,7 +271,24 @@ CheckpointPath = Path | StorePath
 
 def uri_of(path: CheckpointPath) -> str:
     """Return the URI by which Spark reaches a folder."""
-    return path.uri if isinstance(path, StorePath) else path.resolve().as_uri()
+    return path.uri if isinstance(path, StorePath) else hadoop_uri(path.resolve())
+
+
+@contextmanager
+def plain_name(path: CheckpointPath) -> Iterator[CheckpointPath]:
+    """Name a folder as all of Spark finds it: its reader of state would look for the escapes of `%` or a blank."""
+    if isinstance(path, StorePath) or path.absolute().as_uri() == hadoop_uri(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="kestrel-") as folder:
+        link = Path(folder) / "checkpoint"
+        link.symlink_to(path.absolute())
+        yield link
+
+
+def hadoop_uri(path: Path) -> str:
+    """Return the URI of a local file for Hadoop, which takes an escape such as `%20` for the name of the file."""
+    return f"file://{path.absolute()}"
 
 
 def write_whole(path: CheckpointPath, text: str) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.spark.state.changelog import Changelog, archived_version, read_changelog
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, hadoop_uri
 from kestrel_sql.spark.state.hashing import hash_ints
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.stored_rows import key_of, stored_page
@@ -198,7 +198,7 @@ class _Store:
         hadoop.set("sql.streaming.runId", str(uuid4()))
         conf = states.StateStoreConf(session.sessionState().conf(), states.StateStoreConf.empty().extraOptions())
         self._provider = states.RocksDBStateStoreProvider()
-        store = states.StateStoreId(f"{Path(path).absolute().as_uri()}/state", operator, partition, "default")
+        store = states.StateStoreId(f"{hadoop_uri(Path(path))}/state", operator, partition, "default")
         self._provider.init(store, self._key, self._value, self._encoding, True, conf, hadoop, False, self._none)
 
     def get(self, version: int, page_id: PageId) -> bytes | None:

@@ -12,8 +12,10 @@ from kestrel_sql.spark.state.checkpoint_path import (
     StorePath,
     create_new,
     folder_session,
+    hadoop_uri,
     manager_settings,
     open_store,
+    plain_name,
     uri_of,
     write_whole,
 )
@@ -42,6 +44,19 @@ def test_files_are_written_whole_read_and_listed(root: StorePath, tmp_path: Path
     assert not file.is_dir()
     file.unlink()
     assert not file.exists()
+
+
+@pytest.mark.parametrize("name", ["plain", "50% é", "%41"])
+def test_a_folder_has_one_name_for_hadoop_and_for_sparks_reader_of_state(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "file").write_text("here")
+    assert open_store(open_test_session(), uri_of(folder)).is_dir()
+    assert not (tmp_path / folder.as_uri().rpartition("/")[2]).exists() or name == "plain"
+    with plain_name(folder) as plain:
+        assert plain.as_uri() == hadoop_uri(plain)
+        assert (plain / "file").read_text("utf-8") == "here"
+    assert folder.is_dir()
 
 
 def test_a_file_is_created_once(root: StorePath) -> None:

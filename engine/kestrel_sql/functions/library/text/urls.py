@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from urllib.parse import quote_plus
 
-from kestrel_sql.functions.declaration import scalar
+from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.uri import Uri, parse_uri
 from kestrel_sql.java.utf16 import decode_utf8
 
@@ -62,14 +62,16 @@ def url_extract_host(url: str) -> str | None:
     return _parsed(url).host
 
 
-@scalar("(input STRING, paramToFind STRING) -> STRING", display_name="url_extract_parameter")
-def url_extract_parameter(url: str, name: str) -> str | None:
+@scalar("(input STRING, paramToFind STRING) -> STRING", nulls=Nulls.BODY, display_name="url_extract_parameter")
+def url_extract_parameter(url: str | None, name: str | None) -> str | None:
     """Return the first value of a query parameter; '' if it has no value, NULL if there is no such parameter.
+
+    What is no URL is an error, also where `paramToFind` is NULL.
 
     Example: URL_EXTRACT_PARAMETER('http://example.org/?one=a%20b&two=c', 'one') -> 'a b'
     """
-    query = _parsed(url).query
-    if query is None:
+    query = None if url is None else _parsed(url).query
+    if query is None or name is None:
         return None
     for parameter in query.split("&"):
         key, _, value = parameter.partition("=")
