@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from kestrel_sql.java.numbers import LONG_MAX
 from kestrel_sql.java.time.system_v import system_v
 
 _OFFSET = re.compile(r"([+-])(?:(\d)|(\d\d)(?::?([0-5]\d)(?:(?<=:\d\d):([0-5]\d)|(?<!:\d\d)([0-5]\d))?)?)", re.ASCII)
@@ -21,7 +20,7 @@ _CYCLE_SECONDS = 146_097 * 86_400
 _FIRST_SECOND = -62_135_596_800 + 2 * 86_400
 _SECOND_OF_1900, _SECOND_OF_2037 = -2_208_988_800, 2_114_380_800
 _LAST_SECOND = 253_402_300_799 - 2 * 86_400
-_LAST_FEBRUARY = LONG_MAX // 1_000 - 170 * 86_400
+_LAST_FEBRUARY = (2**63 - 1) // 1_000 - 170 * 86_400
 """The milliseconds of a BIGINT end on 17 August."""
 
 
