@@ -8,6 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Decimal, Map, SqlType, Struct
@@ -193,7 +194,7 @@ def value(rng: random.Random, sql_type: SqlType, nulls: float = 0.12) -> Any:
         case Array(item):
             return [value(rng, item, 0.2) for _ in range(rng.choice((0, 1, 1, 2, 3, 4)))]
         case Map(key, item):
-            return {value(rng, key, 0): value(rng, item, 0.2) for _ in range(rng.choice((0, 1, 2, 3)))}
+            return hash_map({value(rng, key, 0): value(rng, item, 0.2) for _ in range(rng.choice((0, 1, 2, 3)))})
         case Struct(fields):
             return {field.name: value(rng, field.type, 0.2) for field in fields}
         case Decimal(precision, scale):
