@@ -127,7 +127,13 @@ def differing_records(topic: str, theirs: Produced, ours: Produced) -> list[Reco
     format = next((each.value_format.format for each in ours.topics if each.name == topic), "")
     numbers = Numbers(has_scale=format in _WITH_SCALE)
     actual = [replace(each, value=_with_texts(each.value)) for each in ours.records.get(topic, ())]
-    return topic_differences(topic, _expected(topic, theirs), actual, numbers)
+    expected = _expected(topic, theirs)
+    pairs = list(zip(expected, actual, strict=False))
+    if len(expected) != len(actual) or not all(numbers.same_key(*pair) for pair in pairs):
+        return topic_differences(topic, expected, actual, numbers)
+    # Records that differ in their values only would be aligned with others of their key, which say less.
+    differing = ((at, *pair, tuple(numbers.differences(*pair))) for at, pair in enumerate(pairs))
+    return [RecordDifference(topic, *each, None, None) for each in differing if each[-1]]
 
 
 def _with_texts(value: Any) -> Any:
