@@ -35,6 +35,7 @@ RATE = int(os.environ.get("RATE", "1000"))
 SECONDS, WARM = (float(os.environ.get(name, "30")) for name in ("SECONDS", "WARM"))
 PARTITIONS, _TICK_S, _START_S = 2, 0.01, 120.0
 _JOBS = [job for job in WANTED if job in ("filter", "count")]
+_FEWEST = 2
 _names = count()
 
 
@@ -71,6 +72,8 @@ def _measured(process: subprocess.Popen[bytes], reader: Any) -> tuple[list[float
             worked = worked or processor_seconds(process.pid)
             arrived = time.time() * 1000
             found += [arrived - message.timestamp()[1] for message in messages]
+    if len(found) < _FEWEST:
+        raise RuntimeError(f"only {len(found)} outputs have come: let it warm up for longer")
     return found, (processor_seconds(process.pid) - worked) / SECONDS
 
 
