@@ -86,5 +86,7 @@ def _find_controller(client: Any, timeout: float) -> None:
 @cache
 def _cached(config: KafkaConfig) -> Admin:
     heard: deque[Any] = deque(maxlen=_HEARD)
-    settings: dict[str, Any] = {**config.client(), "log_level": 0, "error_cb": heard.append}
+    # A client that connects on demand spins while a request waits for a broker that is gone: half of a core.
+    always = {"log_level": 0, "error_cb": heard.append, "enable.sparse.connections": False}
+    settings: dict[str, Any] = {**config.client(), **always}
     return Admin(AdminClient(settings), heard)
