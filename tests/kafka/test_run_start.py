@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
-from kestrel_sql.kafka.source.source import open_source
-from kestrel_sql.spark.io.arrow_passes import Passes
+from kestrel_sql.kafka.source.source import spark_source
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import produce, read
 
@@ -26,12 +26,12 @@ def test_a_start_that_spark_refuses_is_tried_again(
     produce(servers, source, [("a", '{"V":1}', 1)])
     refusals = [PySparkException("a process of Spark has died")]
 
-    def refused(*given: Any) -> Passes:
+    def refused(*given: Any) -> DataFrame:
         if refusals:
             raise refusals.pop()
-        return open_source(*given)
+        return spark_source(*given)
 
-    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.open_source", refused)
+    monkeypatch.setattr("kestrel_sql.kafka.run.running_query.spark_source", refused)
     run = applications.catch_up(
         f"CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
         f"CREATE STREAM C WITH (KAFKA_TOPIC='{sink}') AS SELECT * FROM S;",
@@ -50,7 +50,7 @@ def test_a_property_that_java_s_client_refuses_ends_the_query_with_its_name(
     refused = replace(applications.config, properties={**applications.config.properties, "session.timeout.ms": "lots"})
     run = replace(applications, config=refused).catch_up(
         f"CREATE STREAM S (K STRING KEY, V INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');"
-        f"CREATE STREAM C WITH (KAFKA_TOPIC='{sink}') AS SELECT * FROM S;",
+        f"CREATE TABLE C WITH (KAFKA_TOPIC='{sink}') AS SELECT K, COUNT(*) FROM S GROUP BY K;",
         tmp_path,
     )
     assert not run.well

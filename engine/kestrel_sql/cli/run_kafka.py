@@ -20,7 +20,7 @@ from kestrel_sql.cli.options import BAD_RECORDS
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
-from kestrel_sql.cli.usage import address_option, refuse
+from kestrel_sql.cli.usage import metrics_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
@@ -53,7 +53,7 @@ def add_kafka_options(parser: Any) -> None:
     group.add_argument("--processing-log-topic", metavar="TOPIC", help="where entries of the processing log go")
     group.add_argument(
         "--metrics",
-        type=address_option,
+        type=metrics_option,
         metavar="[HOST:]PORT",
         help="where Prometheus finds the metrics of the run; the host is 127.0.0.1 unless named",
     )

@@ -48,6 +48,18 @@ def address_option(text: str) -> tuple[str, int]:
         raise argparse.ArgumentTypeError(f"expected HOST:PORT or PORT, got {text!r}") from None
 
 
+def metrics_option(text: str) -> tuple[str, int]:
+    """The same of an address that others must know: a free port, which nobody knows, is none.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    host, port = address_option(text)
+    if not port:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT or PORT, got {text!r}")
+    return host, port
+
+
 def refuse(arguments: argparse.Namespace, names: Iterable[str], where: str, hint: str) -> None:
     """Refuse options that were given; an option that was not given is None, False or empty.
 

@@ -160,6 +160,9 @@ def test_a_file_that_cannot_be_written_whole_does_not_appear() -> None:
     assert ended == ["cancelled"]
 
 
+NO_STORE: Any = None
+
+
 def test_a_query_that_fails_for_its_store_says_so() -> None:
     failed: Any = SimpleNamespace(isActive=False, lastProgress=None, exception=lambda: f"a job failed\n{EXPIRED}")
     stored: Any = SimpleNamespace(id="Q")
@@ -169,7 +172,7 @@ def test_a_query_that_fails_for_its_store_says_so() -> None:
         stored=stored,
         pipeline=pipeline,
         around=around,
-        checkpoint="s3a://b/c",
+        folder=StorePath(NO_STORE, "s3a://b/c"),
         progress=QueryProgress("Q"),
         execution=failed,
     )
