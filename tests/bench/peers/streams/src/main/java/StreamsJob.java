@@ -62,7 +62,7 @@ public final class StreamsJob {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "2");
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, "0");
-        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "1000");
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, System.getenv().getOrDefault("COMMIT_MS", "1000"));
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
         // By default Kafka Streams looks for closed windows once a second. At full speed it has then dropped most of them.
         settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, "0");
