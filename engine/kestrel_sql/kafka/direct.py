@@ -18,22 +18,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext, cloudpickle
 
 from kestrel_sql.dataflow.log_entries import log_entry
+from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
-from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, layout_now, outcome, owners
+from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, layout_now, outcome, owners
 from kestrel_sql.kafka.sink.task import Job, Share, entries_in, this_worker
-from kestrel_sql.kafka.source.merge import TimeMerge
-from kestrel_sql.kafka.source.merged_source import read_ranges
+from kestrel_sql.kafka.source.merged_source import numbered, read_merged
 from kestrel_sql.kafka.source.ranges import Range
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.topics import ARROW_OUTPUT, wire_input
+from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.topics.records import LogEntry
 
@@ -102,6 +101,11 @@ class DirectBatches:
         """The consumer group that has the offsets of the source, which is not that of the sink (ADR 16)."""
         return f"{self.query}-source"
 
+    def close(self) -> None:
+        """Close the clients that the driver keeps for the query, which must have ended."""
+        for group in (self.query, self.group):
+            forget(self.config, group)
+
     def is_begun_by_sink(self, batch: int, slots: int, sinks: Iterable[str]) -> bool:
         """Whether the sink of an earlier release has written a part of a batch, which it then has to finish.
 
@@ -125,7 +129,7 @@ class DirectBatches:
 
         Raises:
             QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
-                record.
+                record. Or a task has died.
         """
         shares = self._shares(batch, slots)
         if not shares:
@@ -133,18 +137,22 @@ class DirectBatches:
         layout = layout_now(self.config, self.group, slots)
         transactional = self.delivery is Delivery.EXACTLY_ONCE
         job = Job(self.config, self.group, batch, self.run, layout, transactional, owners(self.group))
-        tasks = spark.parallelize(shares, len(shares))
         if check is not None:
-            found = tasks.flatMap(partial(_computed, job, self.work)).collect()
+            found = spark.parallelize(shares, len(shares)).flatMap(partial(_computed, job, self.work)).collect()
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
         if self.claims is None:
-            rows = tasks.flatMap(partial(_written, job, self.work)).collect()
+            rows = spark.parallelize(shares, len(shares)).flatMap(partial(_written, job, self.work)).collect()
         else:
             with TemporaryDirectory(prefix=f"{batch}-", dir=self.claims) as claims:
                 # Each worker gets a task, so that the one which has written a slot before can take it.
-                each = spark.parallelize(range(slots), slots)
-                rows = each.flatMap(partial(_claimed, job, self.work, shares, Path(claims))).collect()
-        return sum(row["records"] for row in rows if row["what"] == READ), outcome(job, rows)
+                tasks = spark.parallelize(range(slots), slots)
+                rows = tasks.flatMap(partial(_claimed, job, self.work, shares, Path(claims))).collect()
+        written = outcome(job, rows)
+        read = [row["records"] for row in rows if row["what"] == READ]
+        if len(read) < len(shares):
+            # Spark repeats a task that has died if it is told to, and the second one finds its slot claimed.
+            raise QueryError(f"query {self.group}, batch {batch}: a task has died before it had written its records")
+        return sum(read), written
 
     def _shares(self, batch: int, slots: int) -> list[_Share]:
         """The ranges of a batch by slot.
@@ -216,22 +224,9 @@ class _Records:
         self.read = 0
 
     def __iter__(self) -> Batches:
-        merge = TimeMerge(len(self._ranges))
-        for pieces in read_ranges(self._job.config, self._ranges):
-            for piece in pieces:
-                number, count = self._ranges.index(piece.wanted), piece.rows.num_rows
-                self.read += count
-                columns = {
-                    "q": pa.array(np.zeros(count, np.int32)),
-                    "feed": piece.rows.column("off"),
-                    "part": pa.array(np.full(count, piece.wanted.partition, np.int32)),
-                }
-                merge.offer(number, wire_input(piece.rows, columns))
-                if piece.is_last:
-                    merge.end(number)
-            rows = merge.take()
-            if rows is not None:
-                yield rows
+        for rows in read_merged(self._job.config, self._ranges):
+            self.read += rows.num_rows
+            yield numbered(rows, rows.column("off"))
 
 
 def _outputs(job: Job, work: Work, records: _Records) -> Batches:

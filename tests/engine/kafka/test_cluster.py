@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.cluster import packaging
 from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings
@@ -131,6 +132,13 @@ def test_a_run_on_a_cluster_ships_the_engine_and_waits_by_no_time_of_day(opened:
     assert opened["shipped.to"] == "spark://h:1"
     # A trigger with an interval stands still when the clock is set back.
     assert opened["spark.sql.streaming.pollingDelay"]
+
+
+def test_tasks_that_run_twice_are_refused(opened: dict[str, str]) -> None:
+    settings = RunSettings(config=CONFIG, checkpoint=Path("folder"), spark={"spark.speculation": "true"})
+    with pytest.raises(EngineError, match=r"spark\.speculation cannot be on"):
+        broker_session.open_for_brokers(settings, print)
+    assert not opened
 
 
 def test_a_run_that_ends_by_itself_writes_archives_of_state_instead_of_changelogs(opened: dict[str, str]) -> None:

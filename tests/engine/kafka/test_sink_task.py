@@ -23,6 +23,8 @@ class Writer:
 
     opened: list[Writer]
     marks: list[Mark | None]
+    is_away: bool = False
+    aborted: int = 0
     fenced: list[Writer]
 
     def __init__(self, config: KafkaConfig, query: str, slot: int, topics: frozenset[str], **_: Any) -> None:
@@ -37,6 +39,8 @@ class Writer:
         return self.marks or [None for _ in positions]
 
     def begin(self, marks: Marks, metadata: str) -> None:
+        if self.is_away:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if self in self.fenced:
             raise KafkaException(KafkaError(KafkaError._FENCED))
         self.begun.append(marks)
@@ -48,7 +52,7 @@ class Writer:
         self.last = marks
 
     def abort(self) -> None:
-        pass
+        self.aborted += 1
 
 
 @pytest.fixture
@@ -98,6 +102,13 @@ def test_a_writer_that_was_fenced_meanwhile_is_replaced(opened: list[Writer]) ->
     Writer.fenced.append(opened[0])
     write(1, owners)
     assert len(opened) == 2
+
+
+def test_a_transaction_that_is_half_begun_is_aborted(opened: list[Writer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "is_away", True)
+    assert report_of(0, {})["what"] == task.FAILED
+    assert opened[0].aborted == 1
+    assert not list(task._writers)
 
 
 @pytest.mark.parametrize("committed", [Mark(5, 2, 2, {}), Mark(6, 1, 2, {})], ids=["newer run", "newer batch"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import SPARK_REDACTION
 from kestrel_sql.kafka.cluster.cluster import check_executors, cluster_settings, is_cluster
 from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
@@ -18,6 +19,7 @@ from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
+_SPECULATION = "spark.speculation"
 _STATES = "spark.sql.shuffle.partitions"
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
@@ -44,10 +46,15 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     """Open a session with Spark's connector, and wait for executors where the master has some.
 
     Raises:
-        EngineError: no repository has the connector, Java is missing, Spark refuses a setting, YARN does not answer, or
-            no executor comes.
+        EngineError: no repository has the connector, Java is missing, a setting is refused, YARN does not answer, or no
+            executor comes.
     """
     given, master = settings.spark, settings.master
+    if given.get(_SPECULATION, "").lower() == "true":
+        raise EngineError(
+            f"{_SPECULATION} cannot be on: two tasks with the same records would end each other's transactions",
+            hint=f"leave out {_SPECULATION}",
+        )
     jars = connector_jars()
     if jars.note:
         say(jars.note)

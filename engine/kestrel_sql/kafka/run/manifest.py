@@ -24,7 +24,7 @@ from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
 from kestrel_sql.spark.checkpoint.metadata import read_metadata
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, uri_of, write_whole
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, write_whole
 from kestrel_sql.topics.paths import path_part
 
 _FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT = 1, 2, 3, 4
@@ -110,10 +110,6 @@ class CheckpointFolder:
     def __init__(self, folder: CheckpointPath) -> None:
         """Set the folder, which need not exist yet."""
         self.folder = folder
-
-    def path_of(self, query: StoredQuery) -> str:
-        """Return the URI of Spark's checkpoint of a query."""
-        return uri_of(self.folder_of(query))
 
     @contextmanager
     def locked(

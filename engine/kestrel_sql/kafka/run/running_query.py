@@ -224,7 +224,10 @@ class RunningQuery:
     def close(self) -> None:
         """Close the clients and connections of the query, which must have ended."""
         self._release()
-        forget(self.around.config, self._name if self._direct is None else self._direct.group)
+        if self._direct is None:
+            forget(self.around.config, self._name)
+        else:
+            self._direct.close()
 
     def _release(self) -> None:
         if self._callback is not None:

@@ -134,9 +134,10 @@ class Share:
         )
         if self.job.transactional:
             self._is_done = self._is_written(writer)
-            if not self._is_done:
-                writer.begin(self._marks, self._metadata(topics))
+        # From here on an error aborts the transaction, even if it was only half begun.
         self._writer = writer
+        if self.job.transactional and not self._is_done:
+            writer.begin(self._marks, self._metadata(topics))
 
     def _reuses(self, writer: Writer, topics: Mapping[str, int]) -> bool:
         """Begin a transaction with a writer of an earlier batch; False if it cannot."""

@@ -46,7 +46,7 @@ NAME = "kestrel_merged"
 RECORDS = "records"
 """The column that the source adds: the last row of a task has the number of records that it read, and nothing else."""
 
-CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed", "part")])
+_CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed")])
 """What a consumer says of a record."""
 
 _consumers: Kept[str, Any] = Kept(1)
@@ -206,79 +206,58 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _batches(config: KafkaConfig, task: _Task) -> Batches:
     order = FeedOrder(task.number, task.tasks)
-    for rows in _merged(config, task):
-        columns = {
-            "q": pa.array(np.zeros(rows.num_rows, np.int32)),
-            "feed": pa.array(order.numbers(rows.column("ts").to_numpy())),
-            "part": pa.array(np.full(rows.num_rows, task.number, np.int32)),
-        }
-        yield wire_input(rows, columns)
+    for rows in read_merged(config, task.ranges):
+        yield numbered(rows, pa.array(order.numbers(rows.column("ts").to_numpy())))
 
 
-def _merged(config: KafkaConfig, task: _Task) -> Iterator[pa.RecordBatch]:
-    """The records of a task in the order of their timestamps, as rows of `CONSUMED`."""
-    merge = TimeMerge(len(task.ranges))
-    numbers = {each: number for number, each in enumerate(task.ranges)}
-    for pieces in read_ranges(config, task.ranges):
-        for piece in pieces:
-            merge.offer(numbers[piece.wanted], piece.rows)
-            if piece.is_last:
-                merge.end(numbers[piece.wanted])
-        rows = merge.take()
-        if rows is not None:
-            yield rows
+def numbered(rows: pa.RecordBatch, feeds: pa.Array) -> pa.RecordBatch:
+    """Return the records of one query as rows of `WIRE_INPUT`; `feeds` are their numbers."""
+    return wire_input(rows, {"q": pa.array(np.zeros(rows.num_rows, np.int32)), "feed": feeds})
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of a range as rows of `CONSUMED`, and whether they are its last ones."""
-
-    wanted: Range
-    rows: pa.RecordBatch
-    is_last: bool
-
-
-def read_ranges(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[Sequence[Piece]]:
-    """Return the records of ranges as they arrive.
+def read_merged(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    """Return the records of ranges in the order of their timestamps, as rows of `WIRE_INPUT` without numbers.
 
     Raises:
         QueryError: the broker does not let a partition be read, or sends nothing.
     """
-    reads = {(each.topic, each.partition): RangeRead(each) for each in ranges}
+    merge = TimeMerge(len(ranges))
+    reads = {(each.topic, each.partition): (number, RangeRead(each)) for number, each in enumerate(ranges)}
     consumer = _consumer(config)
-    consumer.assign([TopicPartition(*position, read.reach) for position, read in reads.items()])
+    consumer.assign([TopicPartition(*position, read.reach) for position, (_, read) in reads.items()])
     deadline = time.monotonic() + PATIENCE_S
     try:
-        while reads:
+        while not merge.is_done:
             # With as many messages as are left, it returns at once when they are there.
-            left = sum(read.left for read in reads.values())
+            left = sum(read.left for _, read in reads.values())
             messages = consumer.consume(min(AT_ONCE, left), timeout=WAIT_S)
-            pieces = []
             for position, own in by_position(messages).items():
                 if position in reads:
-                    read = reads[position]
+                    number, read = reads[position]
+                    deadline = time.monotonic() + PATIENCE_S
                     records, offsets = read.records(own, config)
                     inside = bisect_left(offsets, read.wanted.end)
-                    rows = _rows(read.wanted.topic, records[:inside], offsets[:inside])
-                    pieces.append(Piece(read.wanted, rows, is_last=not read.left))
+                    merge.offer(number, _rows(read.wanted, records[:inside], offsets[:inside]))
                     if not read.left:
+                        merge.end(number)
                         # Or else the records behind the range would come, too.
                         consumer.incremental_unassign([TopicPartition(*position)])
                         del reads[position]
-            if pieces:
-                yield pieces
-                deadline = time.monotonic() + PATIENCE_S
+            rows = merge.take()
+            if rows is not None:
+                yield rows
             if not messages and time.monotonic() > deadline:
                 raise silence(config, ranges)
     finally:
         consumer.unassign()
 
 
-def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
-    """Records of a topic as rows of `CONSUMED`."""
+def _rows(read: Range, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
+    """Records of a range as rows of `_CONSUMED`."""
     headers = [*map(MESSAGE.headers, records)]
     columns: dict[str, Any] = {
-        "topic": pa.repeat(pa.scalar(topic), len(records)),
+        "topic": pa.repeat(pa.scalar(read.topic), len(records)),
+        "part": pa.array(np.full(len(records), read.partition, np.int32)),
         "off": offsets,
         "ts": times_of(records),
         "key": [*map(MESSAGE.key, records)],
@@ -287,9 +266,9 @@ def _rows(topic: str, records: Sequence[Any], offsets: Sequence[int]) -> pa.Reco
         if any(headers)
         else empty_lists(len(records), HEADERS),
     }
-    given = [(columns[field.name], field.type) for field in CONSUMED]
+    given = [(columns[field.name], field.type) for field in _CONSUMED]
     arrays = [values if isinstance(values, pa.Array) else pa.array(values, kind) for values, kind in given]
-    return pa.RecordBatch.from_arrays(arrays, schema=CONSUMED)
+    return pa.RecordBatch.from_arrays(arrays, schema=_CONSUMED)
 
 
 def _consumer(config: KafkaConfig) -> Any:

@@ -58,7 +58,7 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 _log = logging.getLogger(__name__)
 
 _PULLS = 50
-"""How many pull queries are answered at a time, as in ksqlDB; each may take long, and others wait for none."""
+"""How many pull queries are answered at a time; each may take long, and others wait for none."""
 
 _COMMAND_TIMEOUT_S = 5.0
 """How long a request waits for the command that it names."""

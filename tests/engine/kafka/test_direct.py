@@ -1,0 +1,76 @@
+"""What the driver makes of the tasks of a direct batch, without Spark and a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka import direct
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.direct import READ, DirectBatches, Work
+from kestrel_sql.kafka.sink.sink import Delivery, Written
+from kestrel_sql.kafka.sink.task import WROTE
+from kestrel_sql.kafka.sink.transaction import Layout
+
+
+class Tasks:
+    """A context of Spark, and an RDD, in this process."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items = [*items]
+
+    def parallelize(self, items: Iterable[Any], _slices: int) -> Tasks:
+        return Tasks(items)
+
+    def flatMap(self, function: Callable[[Any], Iterable[Any]]) -> Tasks:  # noqa: N802 - Spark's name
+        return Tasks(each for item in self.items for each in function(item))
+
+    def collect(self) -> list[Any]:
+        return self.items
+
+
+@pytest.fixture
+def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
+    """The batches of a query whose log says that the first one spans five records of each of two partitions."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":5,"1":5}}')
+    (tmp_path / "claims").mkdir()
+    monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
+    monkeypatch.setattr(direct, "_written", lambda _job, _work, share: iter(written(*share)))
+    return DirectBatches(
+        query="q",
+        config=KafkaConfig(servers="b:1"),
+        delivery=Delivery.EXACTLY_ONCE,
+        run=1,
+        start={("s", 0): 0, ("s", 1): 3},
+        folder=tmp_path,
+        work=Work(b"", b"", {}),
+        claims=tmp_path / "claims",
+    )
+
+
+def written(slot: int, ranges: Iterable[Any]) -> list[dict[str, Any]]:
+    count = sum(each.end - each.start for each in ranges)
+    wrote = {"what": WROTE, "records": count, "slot": slot, "worker": f"w{slot}"}
+    return [wrote, {"what": READ, "records": count}]
+
+
+def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
+    context: Any = Tasks()
+    assert batches.write(context, 0, 2) == (7, Written(records=7, entries=()))
+    assert batches.claims is not None
+    assert list(batches.claims.iterdir()) == []
+
+
+def test_a_batch_fails_whose_task_has_died_and_finds_its_slot_claimed(
+    batches: DirectBatches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = direct._claim
+    monkeypatch.setattr(direct, "_claim", lambda claims, share: share[0] != 1 and claim(claims, share))
+    context: Any = Tasks()
+    with pytest.raises(QueryError, match="a task has died"):
+        batches.write(context, 0, 2)
