@@ -59,31 +59,36 @@ class Asked:
         """Return the case: a column for the value of each expression, and one that tells a failure from NULL."""
         used = {part.name for node in self.nodes for part, _ in nodes(node) if isinstance(part, e.ColumnRef)}
         columns = [each for each in COLUMNS if each in used]
-        texts = list(map(format_expression, self.nodes))
-        values = [f"{text} AS C{at}" for at, text in enumerate(texts)]
-        # ksqlDB does not compile `IS NULL` of some expressions, whose values cannot be NULL in Java.
-        failures = [f"COALESCE({text}) IS NULL AS N{at}" for at, text in enumerate(texts)]
-        declared = ", ".join(["K INT KEY", *(f"`{each}` {COLUMNS[each]}" for each in columns)])
-        return Case(
-            id=name,
-            file=Path("generated"),
-            line=1,
-            name=name,
-            statements=(
-                f"CREATE STREAM S ({declared}) WITH (kafka_topic='s', value_format='JSON');",
-                f"CREATE STREAM O AS SELECT {', '.join(['K', *values, *failures])} FROM S;",
-            ),
-            inputs=tuple(
-                InputRecord(topic="s", key=at, value={each: as_json(row[each], COLUMNS[each]) for each in columns})
-                for at, row in enumerate(self.rows)
-            ),
-        )
+        rows = [{each: as_json(row[each], COLUMNS[each]) for each in columns} for row in self.rows]
+        return case_of(name, list(map(format_expression, self.nodes)), rows)
 
     def halves(self) -> Iterator[Asked]:
         """Yield both halves of the expressions."""
         half = len(self.nodes) // 2
         yield replace(self, nodes=self.nodes[:half])
         yield replace(self, nodes=self.nodes[half:])
+
+
+def case_of(name: str, texts: Sequence[str], rows: Sequence[Row]) -> Case:
+    """Return a case with a column for the value of each expression over rows, and one that tells a failure from NULL.
+
+    The rows have the columns that the expressions use, as JSON has their values.
+    """
+    values = [f"{text} AS C{at}" for at, text in enumerate(texts)]
+    # ksqlDB does not compile `IS NULL` of some expressions, whose values cannot be NULL in Java.
+    failures = [f"COALESCE({text}) IS NULL AS N{at}" for at, text in enumerate(texts)]
+    declared = ", ".join(["K INT KEY", *(f"`{each}` {COLUMNS[each]}" for each in (rows[0] if rows else ()))])
+    return Case(
+        id=name,
+        file=Path("generated"),
+        line=1,
+        name=name,
+        statements=(
+            f"CREATE STREAM S ({declared}) WITH (kafka_topic='s', value_format='JSON');",
+            f"CREATE STREAM O AS SELECT {', '.join(['K', *values, *failures])} FROM S;",
+        ),
+        inputs=tuple(InputRecord(topic="s", key=at, value=row) for at, row in enumerate(rows)),
+    )
 
 
 def as_json(value: Any, sql_type: SqlType) -> Any:

@@ -57,6 +57,9 @@ COLUMNS: Mapping[str, SqlType] = {_name(each, n): each for each in TYPES for n i
 UNSTABLE = frozenset({"RANDOM", "UNIX_DATE", "UNIX_TIMESTAMP", "UUID"})
 """Functions that give another value at every call."""
 
+_TRIES = 5
+"""So often a call is tried with types that the arguments of a function may not have."""
+
 UNITS = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")
 
 _SHAPES: Mapping[str, int] = {
@@ -147,6 +150,20 @@ class Generator:
                     given = (*arguments[:at], e.NullLiteral(), *arguments[at + 1 :])
                     with suppress(EngineError):
                         yield bind(replace(bound.node, arguments=given), COLUMNS)
+
+    def each_type(self) -> Iterator[Bound]:
+        """Yield a call of every overload with variables for each type that those may have."""
+        for name, found in overloads().items():
+            for overload in found:
+                variables = {v for p in overload.signature.parameters for v in generics_of(p.pattern)} - {"K"}
+                for one in TYPES if variables else ():
+                    for _ in range(_TRIES):
+                        with suppress(EngineError):
+                            binding = Binding(types=dict.fromkeys(variables, one))
+                            bound = bind(self.call(name, overload, binding, 0, {}), COLUMNS)
+                            if fits(bound):
+                                yield bound
+                                break
 
     def each_operator(self) -> Iterator[Bound]:
         """Yield every operator over columns of every pair of types that it takes, and every cast."""

@@ -10,6 +10,7 @@ from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import check_size
 from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
+from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
 
@@ -296,7 +297,9 @@ def substring(value: str | bytes, position: int, length: int | None = None) -> s
     """
     given = _split(value)
     start = max(len(given) + position, 0) if position < 0 else max(position - 1, 0)
-    return _joined(given[start:] if length is None else given[start : start + max(length, 0)])
+    # A sum beyond 32 bits is negative in Java, and ends before the part begins.
+    end = len(given) if length is None else wrap_integer(start + length, 32)
+    return _joined(given[start : max(start, end)])
 
 
 _CONTROL = "".join(map(chr, range(33)))
