@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.dataflow.rows import Entry, Listed, Ordinal, Part, Rows, Values
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.serde import causes
+from kestrel_sql.formats.serde import Decoder, SerdeSpec, causes
 from kestrel_sql.formats.table import decoder
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.operators.operator import Window
@@ -20,6 +21,49 @@ from kestrel_sql.topics.records import Headers, Record, members_of
 
 Numbered = Sequence[tuple[int, Record]]
 """Records with their numbers in the feed."""
+
+
+_KEPT = 4096
+"""So many messages stay decoded; queries that read a topic take them one after the other."""
+
+_UNSEEN: Final = object()
+
+
+class _SharedDecoder:
+    """Decodes a message once for all readers of its topic; nobody changes what it returns."""
+
+    _all: ClassVar[WeakValueDictionary[object, _SharedDecoder]] = WeakValueDictionary()
+
+    def __init__(self, decode: Decoder) -> None:
+        self._decode = decode
+        self._seen: dict[bytes, Any] = {}
+
+    @classmethod
+    def of(cls, spec: SerdeSpec) -> _SharedDecoder:
+        """Return the decoder of a spec that all readers share."""
+        schemas = spec.schemas
+        known = tuple(schemas.by_id.items()), tuple(schemas.latest.items())
+        key = spec.format, spec.columns, spec.features, spec.side, spec.topic, known
+        found = cls._all.get(key)
+        if found is None:
+            found = cls._all[key] = cls(decoder(spec))
+        return found
+
+    def __call__(self, data: bytes | None) -> Values | None:
+        """Decode a message.
+
+        Raises:
+            SerdeError: it cannot be read.
+        """
+        if data is None:
+            return self._decode(None)
+        found: Any = self._seen.get(data, _UNSEEN)
+        if found is _UNSEEN:
+            found = self._decode(data)
+            if len(self._seen) >= _KEPT:
+                self._seen.clear()
+            self._seen[data] = found
+        return found  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
@@ -54,7 +98,7 @@ class Reader:
         self._widths = len(schema.key), len(schema.value)
         self._decode: Callable[[_Found, Made, Ordinal, Record], None]
         if read.ingestion is None:
-            self._key, self._value = decoder(read.key), decoder(read.value)
+            self._key, self._value = _SharedDecoder.of(read.key), _SharedDecoder.of(read.value)
             self._decode = self._decoded
         else:
             self._messages = message_reader(read.ingestion, read.key, read.value)
