@@ -26,6 +26,7 @@ from tests.fuzz import (
     asked_expressions,
     checkpoints,
     codecs,
+    earlier,
     expressions,
     oracle,
     statements,
@@ -37,6 +38,9 @@ EXPRESSIONS, ROWS = 150, 60
 
 EXPRESSIONS_OF_AN_APPLICATION = 5
 """An application takes as long as several expressions."""
+
+TRIES_OF_AN_EARLIER_COMPARISON = 50
+"""An application on Spark at two commits, whole and cut, takes as long as so many expressions."""
 
 SERVER_TRIES = 100_000
 """A try opens a connection; more would use up the ports of the machine."""
@@ -72,6 +76,15 @@ def asked_of_ksqldb(seed: int, tries: int) -> Iterator[str]:
         ):
             yield from finds.take(compared, case, text)
     tell(finds.summary())
+
+
+def compared_with_an_earlier_commit(seed: int, tries: int) -> Iterator[str]:
+    """Compare a fiftieth as many applications with what they gave before the one dataflow."""
+
+    def tell(text: str) -> None:
+        print(f"earlier: {text}", file=sys.stderr, flush=True)
+
+    yield from earlier.differences(seed, max(1, tries // TRIES_OF_AN_EARLIER_COMPARISON), tell)
 
 
 def generated_messages(seed: int, tries: int) -> Iterator[str]:
@@ -129,6 +142,7 @@ FUZZERS: Mapping[str, Callable[[int, int], Iterator[str] | list[str]]] = {
     "checkpoints": checkpoints.damages,
     "expressions": generated_expressions,
     "oracle": asked_of_ksqldb,
+    "earlier": compared_with_an_earlier_commit,
 }
 
 
