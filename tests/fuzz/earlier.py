@@ -31,7 +31,9 @@ from tests.fuzz.applications import Applications
 TAG = "before-one-dataflow"
 """The commit whose checkpoints later ones go on with."""
 
-_ONLY_IT_NEEDS = ("sqlglot==30.30.0",)
+ONLY_IT_NEEDS = ("sqlglot==30.30.0",)
+"""What it needs and this environment lacks."""
+
 _ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = (RunOptions("one"), RunOptions("random:3", restart=True))
 
@@ -58,7 +60,7 @@ def differences(seed: int, tries: int, tell: Callable[[str], None]) -> Iterator[
 def _approve(folder: Path, root: Path) -> None:
     """Let the earlier commit write the outputs of the cases."""
     tree, needed = folder / "tree", folder / "needed"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", needed, *_ONLY_IT_NEEDS]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", needed, *ONLY_IT_NEEDS]
     subprocess.run(pip, check=True)
     tree.mkdir()
     archive = subprocess.run(["git", "archive", TAG], cwd=_ROOT, stdout=subprocess.PIPE, check=True).stdout

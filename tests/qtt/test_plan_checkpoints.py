@@ -116,34 +116,19 @@ def test_every_operator_has_a_stored_checkpoint() -> None:
 
 
 def layout(path: Path) -> int:
-    """The layout of a stored checkpoint; 0 for one without metadata, as the first releases left it."""
+    """The layout of a stored checkpoint."""
     with zipfile.ZipFile(path) as archive:
-        if "kestrel.json" not in archive.namelist():
-            return 0
         number: int = json.loads(archive.read("kestrel.json"))["layout"]
         return number
 
 
-CHANGED = {"TimeWindowAggregate", "SessionWindowAggregate", "StreamStreamJoin", "TableJoin", "TableAggregate"}
-"""The operators whose state layout 2 stores in another form: compressed windows, sorted joins and sessions, columns."""
-
-MATRIX = {0: operators() - FOR_PULL_QUERIES - {"StreamTime"}, 1: {"StreamTime"}, LAYOUT: {*CHANGED, "Materialise"}}
-"""The operators that a stored checkpoint of each layout has.
-
-Layout 1 added the metadata, layout 2 compressed windows; pages of other operators are the same in all three.
-"""
-
-
-def test_the_matrix_of_layouts_and_operators() -> None:
-    found: dict[int, set[str]] = {}
-    for path in STORED:
-        found.setdefault(layout(path), set()).update(read(path).operators)
-    assert found == MATRIX
+def test_every_stored_checkpoint_has_the_layout_that_is_read() -> None:
+    assert {layout(path) for path in STORED} == {LAYOUT}
 
 
 def chosen() -> Iterator[Any]:
-    """Checkpoints that together have every operator in each layout, for every day; further ones are nightly."""
-    held = {path: {(layout(path), operator) for operator in read(path).operators} for path in STORED}
+    """Checkpoints that together have every operator, for every day; further ones are nightly."""
+    held = {path: {*read(path).operators} for path in STORED}
     daily, known = set(), set()
     while path := max(
         (path for path in STORED if held[path] - known), key=lambda p: len(held[p] - known), default=None

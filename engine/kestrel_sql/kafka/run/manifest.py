@@ -47,8 +47,7 @@ class StoredQuery:
         sources: the topics that it reads, by name.
         start: the offsets of its first start.
         pages: the number of pages of each task.
-        has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file, where files of the first
-            releases lack it.
+        has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file.
         rescaled: the number of the rescaling that wrote its checkpoint, 0 if there was none.
         shared: the name of the checkpoint that it shares (`kestrel_sql.kafka.run.shared_source`), empty if it
             has one of its own.
@@ -334,7 +333,7 @@ def _read(document: Mapping[str, Any]) -> Manifest:
         members = {name: value for name, value in stored.items() if name != "has_homes"}
         members["sources"] = {topic["name"]: Topic(**topic) for topic in stored["sources"]}
         members["start"] = from_members(stored["start"])
-        queries[stored["name"]] = StoredQuery(**members, has_task_pages=stored.get("has_homes", False))
+        queries[stored["name"]] = StoredQuery(**members, has_task_pages=stored["has_homes"])
     return Manifest(
         application=document["application"],
         runs=document["runs"],

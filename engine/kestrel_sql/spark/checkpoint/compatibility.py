@@ -85,8 +85,10 @@ def _flaws(
             yield "it contains state, but no log of the batches that wrote it"
         return
     written = read_metadata(folder)
-    if written is not None:
-        yield from differences(written, own, replaced=replaced)
+    if written is None:
+        yield "it has no kestrel.json, which says what its state is"
+        return
+    yield from differences(written, own, replaced=replaced)
     batches = committed(folder)
     if batches == 0:
         return

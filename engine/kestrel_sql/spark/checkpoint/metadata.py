@@ -23,11 +23,7 @@ LAYOUT = 2
 """The version of what this release writes into a checkpoint.
 
 This file, and pages in the format of `kestrel_sql.operators.state_codec`.
-
-Layout 1 has no compressed windows; `kestrel_sql.operators.state_codec` reads both.
 """
-
-_READ = (1, LAYOUT)
 
 _FILE = "kestrel.json"
 _NAMES = {"has_task_pages": "has_homes"}
@@ -69,8 +65,7 @@ class CheckpointMetadata:
         pages: the number of pages of each task.
         tasks: the number of tasks of each query.
         has_task_pages: whether each task has a page for the state that spans its keys
-            (`kestrel_sql.spark.state.packing.task_page`);
-            `has_homes` in the file, where files of the first releases lack it.
+            (`kestrel_sql.spark.state.packing.task_page`); `has_homes` in the file.
     """
 
     release: str
@@ -78,7 +73,7 @@ class CheckpointMetadata:
     operators: Sequence[Sequence[str]]
     pages: int
     tasks: Sequence[int]
-    has_task_pages: bool = False
+    has_task_pages: bool
 
     @staticmethod
     def of(pipeline: Pipeline, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False) -> CheckpointMetadata:
@@ -94,7 +89,7 @@ class CheckpointMetadata:
 
 
 def read_metadata(folder: CheckpointPath) -> CheckpointMetadata | None:
-    """Read the metadata of a checkpoint; None if it has none, as in the first releases.
+    """Read the metadata of a checkpoint; None if it has none.
 
     Raises:
         CheckpointError: the file cannot be read, or has the layout of another release.
@@ -109,10 +104,10 @@ def read_metadata(folder: CheckpointPath) -> CheckpointMetadata | None:
     layout, release = (
         (document.get(name) for name in ("layout", "release")) if isinstance(document, dict) else (None, None)
     )
-    if layout not in _READ:
+    if layout != LAYOUT:
         raise CheckpointError(
             f"the checkpoint {folder} has layout {layout}, written by Kestrel {release or 'of an unknown release'}; "
-            f"Kestrel {engine_version()} reads layouts {' and '.join(map(str, _READ))}",
+            f"Kestrel {engine_version()} reads layout {LAYOUT}",
             hint=f"use the release that wrote it, {_ANEW}",
         )
     wrong = next((name for name, fits in _TYPES.items() if name in document and not fits(document[name])), None)

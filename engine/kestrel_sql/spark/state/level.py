@@ -96,13 +96,15 @@ def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
     """Decode a page, and widen the rows of tables whose sources have more columns by now.
 
     Returns:
-        The state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it, if stored.
+        The state of its operators by relation, and under `PLAN` the fingerprint of the level that wrote it.
 
     Raises:
         QueryError: the blob cannot be read, or has another fingerprint.
     """
     state = load_state(blob)
-    written = state.get(PLAN, list(fingerprint))
+    written = state.get(PLAN)
+    if not isinstance(written, list) or not all(isinstance(each, str) for each in written):
+        raise QueryError("the stored state of an operator is damaged: it does not say what it is the state of")
     changes = widenings(written, fingerprint)
     if changes is None:
         raise QueryError(

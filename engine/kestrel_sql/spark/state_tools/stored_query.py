@@ -206,8 +206,8 @@ def open_stored(
     metadata = read_metadata(folder)
     if metadata is None:
         raise CheckpointError(
-            f"the checkpoint {folder} has no kestrel.json, as in the first releases: nothing says what its state is",
-            hint="start its query once with this release, which writes the file",
+            f"the checkpoint {folder} has no kestrel.json, which says what its state is",
+            hint="restore the file, or start with a new checkpoint",
         )
     pipeline = _pipeline(folder, metadata, functions, plans or _plans(folder, metadata), settings or {})
     return StoredQuery(name or folder.name, query_id or folder.name, folder, metadata, pipeline, committed(folder))
