@@ -21,7 +21,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ kafka: $(READY) ## run cases on a Kafka broker started here: those of several pa
 	@$(BIN)/python -m tests.kafka.spread
 
 test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=2
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target jars rooms clients style
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target jars rooms clients style workflows
 	@$(MAKE) --no-print-directory --jobs 2 types cases
 
 # Tests against a broker wait for it; mypy works meanwhile.
@@ -56,7 +56,7 @@ fast: $(READY) ## run the tests that need neither Spark nor a broker nor all pla
 	$(BIN)/python -m pytest -n $(WORKERS) tests -m "not spark and not conformance and not nightly" --ignore tests/kafka \
 		$(addprefix --ignore tests/,conformance/test_corpus.py conformance/test_plans.py qtt/test_plan_oracles.py qtt/test_pytest_plugin.py test_wheel.py)
 
-lint: types rooms style ## run ruff (rules and layout), mypy and import-linter only
+lint: types rooms style workflows ## run ruff (rules and layout), mypy, import-linter and the linters of workflows only
 
 style: $(READY)
 	$(BIN)/ruff check .
@@ -67,6 +67,14 @@ types: $(READY)
 
 rooms: $(READY)
 	$(BIN)/lint-imports
+
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+workflows: $(READY) ## lint .github; without Go, actionlint is left out
+	@test -x $(BIN)/actionlint || GOBIN=$(abspath $(BIN)) go install $(ACTIONLINT) \
+		|| echo "go did not build actionlint: the workflows are checked by zizmor only"
+	@test ! -x $(BIN)/actionlint || $(BIN)/actionlint
+	$(BIN)/zizmor --quiet --persona pedantic .github
 
 jars: $(READY)
 	@$(BIN)/python -m tests.ready

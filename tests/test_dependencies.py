@@ -34,6 +34,7 @@ TOOLS = {
     "ruff",
     "uv",
     "setuptools",
+    "zizmor",
 }
 TOOLS |= {"types-jsonschema", "types-pyyaml"}
 # What moto's server runs on, and does not ask for.
