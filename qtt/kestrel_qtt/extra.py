@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PACKAGES = frozenset({"fastjsonschema", "jsonschema", "pytest", "xdist"})
+PACKAGES = frozenset({"deepdiff", "fastjsonschema", "jsonschema", "pytest", "xdist"})
 """The import packages of the extra `qtt`."""
 
 

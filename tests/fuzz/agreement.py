@@ -50,6 +50,10 @@ class Numbers(Comparison):
 
     has_scale: bool = True
 
+    def is_same(self, expected: OutputRecord, actual: ActualRecord) -> bool:
+        """Compare one record."""
+        return not self.differences(expected, actual)
+
     def differences(self, expected: OutputRecord, actual: ActualRecord) -> list[Difference]:
         """Compare one record."""
         # A dataclass with slots is a class of its own, to which `super()` without arguments does not lead.

@@ -277,6 +277,7 @@ def test_a_run_imports_neither_other_commands_nor_the_engine_of_rest_cases(folde
         "kestrel_qtt.variants.shrink",
         "kestrel_sql.spark",
         "kestrel_sql.formats.bulk",
+        "deepdiff",
         "jsonschema",
         "multiprocessing",
         "numpy",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from typing import Final
+from typing import Final, TypeGuard
 
+from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import Actual, Json
 
 TOLERANCE: Final = 1e-6
@@ -35,25 +36,27 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
-    """How numbers are compared: `exact` False reads the fractions of the actual side as doubles.
+class Rules:
+    """How a value is compared: `exact` False reads the fractions of the actual side as doubles.
 
-    `tolerance` is how far a number with a fraction may be off; None compares doubles within `TOLERANCE`, decimals
-    exactly.
+    The tolerance of `matching` is how far a number with a fraction may be off; None compares doubles within
+    `TOLERANCE`, decimals exactly. What it ignores is not compared.
     """
 
     exact: bool = True
-    tolerance: Decimal | None = None
+    matching: Matching = field(default_factory=Matching)
+
+    def ignores(self, column: str) -> bool:
+        """Say whether a column is not compared."""
+        return bool(self.matching.ignore) and self.matching.ignores(column)
 
 
-def differences(
-    expected: Json, actual: Actual, column: str, *, exact: bool = True, tolerance: Decimal | None = None
-) -> list[Difference]:
-    """Compare a key or value; `exact` is the property `use.exact.numeric.comparison`, `tolerance` that of `Numbers`."""
-    return list(_compare(expected, _top_level(actual), column, Numbers(exact, tolerance)))
+def is_same(expected: Json, actual: Actual, column: str = "", rules: Rules = Rules()) -> bool:
+    """Say whether a key or value, which `column` names, is the expected one."""
+    return rules.ignores(column) or _is_same(expected, top_level(actual), column, rules)
 
 
-def _top_level(actual: Actual) -> Actual:
+def top_level(actual: Actual) -> Actual:
     """Replace byte columns of the outermost object by base64 text, and empty ones by null."""
     if not isinstance(actual, Mapping):
         return actual
@@ -64,54 +67,55 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
-def _compare(expected: Json, actual: Actual, column: str, numbers: Numbers) -> Iterator[Difference]:
+def _is_same(expected: Json, actual: Actual, column: str, rules: Rules) -> bool:
     if isinstance(expected, dict) and isinstance(actual, Mapping):
-        yield from _objects(expected, actual, column, numbers)
-    elif isinstance(expected, list) and isinstance(actual, Sequence) and not isinstance(actual, (str, bytes)):
-        yield from _lists(expected, actual, column, numbers)
-    elif not _scalar(expected, actual, numbers):
-        yield Difference(column, expected, actual)
+        return _are_same_objects(expected, actual, column, rules)
+    if isinstance(expected, list) and is_array(actual):
+        return len(expected) == len(actual) and all(
+            _is_same(left, right, column, rules) for left, right in zip(expected, actual, strict=True)
+        )
+    return is_same_scalar(expected, actual, rules)
 
 
-def _objects(
-    expected: dict[str, Json], actual: Mapping[str, Actual], column: str, numbers: Numbers
-) -> list[Difference]:
+def is_array(actual: Actual) -> TypeGuard[Sequence[Actual]]:
+    """Say whether an actual value is an array."""
+    return isinstance(actual, Sequence) and not isinstance(actual, (str, bytes))
+
+
+def _are_same_objects(expected: dict[str, Json], actual: Mapping[str, Actual], column: str, rules: Rules) -> bool:
     same_size = len(expected) == len(actual)
-    found: list[Difference] = []
     used: set[str] = set()
     for name, value in expected.items():
-        key = name if actual.get(name) is not None or name.upper() not in actual else name.upper()
+        key = name_in(actual, name)
+        used.add(key)
+        if rules.ignores(f"{column}.{name}"):
+            continue
         if key in actual:
-            used.add(key)
-            found += _compare(value, actual[key], f"{column}.{name}", numbers)
+            if not _is_same(value, actual[key], f"{column}.{name}", rules):
+                return False
         elif value is not None or not same_size:
-            found.append(Difference(f"{column}.{name}", value, ABSENT))
-    if not same_size:
-        found += [Difference(f"{column}.{name}", ABSENT, value) for name, value in actual.items() if name not in used]
-        if not found:
-            found.append(Difference(column, expected, actual))
-    return found
+            return False
+    if same_size:
+        return True
+    # Names of one size that all have a partner are spelled twice on a side.
+    unequal = used.symmetric_difference(actual)
+    return bool(unequal) and all(rules.ignores(f"{column}.{name}") for name in unequal)
 
 
-def _lists(expected: list[Json], actual: Sequence[Actual], column: str, numbers: Numbers) -> Iterator[Difference]:
-    for index in range(max(len(expected), len(actual))):
-        at = f"{column}[{index}]"
-        if index >= len(expected):
-            yield Difference(at, ABSENT, actual[index])
-        elif index >= len(actual):
-            yield Difference(at, expected[index], ABSENT)
-        else:
-            yield from _compare(expected[index], actual[index], at, numbers)
+def name_in(actual: Mapping[str, Actual], name: str) -> str:
+    """Return the name under which an actual object has an expected member, if it has it: as it is, or in upper case."""
+    return name if actual.get(name) is not None or name.upper() not in actual else name.upper()
 
 
-def _scalar(expected: Json, actual: Actual, numbers: Numbers) -> bool:
+def is_same_scalar(expected: Json, actual: Actual, rules: Rules) -> bool:
+    """Compare values of which one at least is no object and no array."""
     if expected is None or isinstance(expected, bool):
         return actual is expected
     if isinstance(expected, str):
         return _text(expected, actual)
     if isinstance(expected, (int, Decimal)):
-        number = float(actual) if isinstance(actual, Decimal) and not numbers.exact else actual
-        return _number(expected, number) or _is_within(expected, number, numbers.tolerance)
+        number = float(actual) if isinstance(actual, Decimal) and not rules.exact else actual
+        return _number(expected, number) or _is_within(expected, number, rules.matching.tolerance)
     return False
 
 

@@ -14,7 +14,8 @@ from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, OutputRecord, Window
 from kestrel_qtt.judge.align import Pair, align
-from kestrel_qtt.judge.compare import Difference, differences
+from kestrel_qtt.judge.compare import Difference, Rules, is_same
+from kestrel_qtt.judge.inside import differences
 from kestrel_qtt.judge.json_text import show, write_json
 
 SHOWN_RECORDS = 5
@@ -34,11 +35,19 @@ class Comparison:
         """How the outputs of a case are compared."""
         return Comparison(case.is_exact, not case.inputs, case.matching)
 
+    def is_same(self, expected: OutputRecord, actual: ActualRecord) -> bool:
+        """Say whether a record is the expected one."""
+        parts = (("key", expected.key, actual.key), ("value", expected.value, actual.value))
+        return not self._around(expected, actual) and all(is_same(*part[1:], part[0], self._rules) for part in parts)
+
     def differences(self, expected: OutputRecord, actual: ActualRecord) -> list[Difference]:
         """Compare one record: key, value, window, headers, and what else the expectation gives."""
-        tolerance = self.matching.tolerance
-        found = differences(expected.key, actual.key, "key", exact=self.exact, tolerance=tolerance)
-        found += differences(expected.value, actual.value, "value", exact=self.exact, tolerance=tolerance)
+        found = differences(expected.key, actual.key, "key", self._rules)
+        return found + differences(expected.value, actual.value, "value", self._rules) + self._around(expected, actual)
+
+    def _around(self, expected: OutputRecord, actual: ActualRecord) -> list[Difference]:
+        """Compare what is beside key and value."""
+        found: list[Difference] = []
         if expected.window != actual.window:
             found.append(Difference("window", _window(expected.window), _window(actual.window)))
         if expected.headers != actual.headers:
@@ -51,7 +60,12 @@ class Comparison:
 
     def same_key(self, expected: OutputRecord, actual: ActualRecord) -> bool:
         """Say whether two records have the same key and window."""
-        return expected.window == actual.window and not differences(expected.key, actual.key, "key", exact=self.exact)
+        rules = Rules(self.exact)
+        return expected.window == actual.window and is_same(expected.key, actual.key, "key", rules)
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.exact, self.matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +93,12 @@ def topic_differences(
     unordered = comparison.matching.unordered
     order = _by_key(expected, actual, comparison) if unordered else list(range(len(actual)))
     written = [actual[index] for index in order]
-    columns = [comparison.differences(left, right) for left, right in zip(expected, written, strict=False)]
-    if len(expected) == len(written) and not any(columns):
+    if len(expected) == len(written) and all(map(comparison.is_same, expected, written)):
         return []
     pairs = align(
         len(expected),
         len(written),
-        lambda one, other: not comparison.differences(expected[one], written[other]),
+        lambda one, other: comparison.is_same(expected[one], written[other]),
         lambda one, other: comparison.same_key(expected[one], written[other]),
     )
     return list(_differing(topic, expected, actual, [_at(pair, order) for pair in pairs], comparison))

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from kestrel_qtt.cases.model import Actual, Json, OutputRecord, Produced
-from kestrel_qtt.judge.compare import differences
+from kestrel_qtt.judge.compare import is_same
 from kestrel_qtt.judge.diff import Comparison, topic_differences, topic_report
 from kestrel_qtt.judge.json_text import write_json
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
@@ -66,7 +66,7 @@ def _holds(expected: Json, actual: Any) -> bool:
     """Say whether every listed member exists and is equal; a member's name may ask for a prefix."""
     if isinstance(expected, dict):
         return isinstance(actual, Mapping) and all(_member(name, value, actual) for name, value in expected.items())
-    return not differences(expected, actual, "")
+    return is_same(expected, actual)
 
 
 def _member(name: str, expected: Json, actual: Mapping[str, Any]) -> bool:
@@ -99,4 +99,4 @@ def _same(expected: Json, actual: Actual) -> bool:
     (kind,) = expected
     if kind == "header":
         return _holds(expected[kind], actual[kind])
-    return not differences(expected[kind], actual[kind], kind)
+    return is_same(expected[kind], actual[kind])

@@ -111,7 +111,7 @@ def _last_emissions(
     at = len(actual) - 1
     for index in range(len(expected) - 1, -1, -1):
         record = expected[index]
-        if at >= 0 and not Comparison(exact).differences(record, actual[at]):
+        if at >= 0 and Comparison(exact).is_same(record, actual[at]):
             kept.append(record)
             at -= 1
         elif index + 1 == len(expected) or not _same_place(record, expected[index + 1]):
