@@ -21,7 +21,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ cuts: $(READY) ## run every case whole, record by record, and cut at random with
 		if test -d $(CORPUS); then $(BIN)/qtt run $(CORPUS) --tolerant-errors --known-gaps $(LEDGER) --cut $$cut || exit 1; fi; \
 	done
 	@test -d $(CORPUS) || echo "$(CORPUS) is absent: the cases of ksqlDB were not run"
+
+mistakes: $(READY) ## make each mistake of tests/mistakes.yaml in a copy, and fail for one that its test does not notice
+	$(BIN)/python -m tests.mistakes
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md work as written: each is applied to a copy of the project, and its commands run there."""
+"""The recipes of docs/recipes.md work as written: each is applied to a copy of the project, and its commands run there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 RECIPES = ("Add a case in five minutes", "Add a function", "Add a step version", "Add a format")
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 FOLDERS = ("docs", "engine", "historic-plans", "qtt", "test-cases", "tests")
