@@ -1,4 +1,4 @@
-"""The model of docs/scale.md predicts the measured points."""
+"""The model of docs/performance.md predicts the measured points."""
 
 from __future__ import annotations
 

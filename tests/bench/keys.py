@@ -1,4 +1,4 @@
-"""State of ten million keys: batches over it, a restart, memory, and look-ups by key (docs/scale.md).
+"""State of ten million keys: batches over it, a restart, memory, and look-ups by key (docs/performance.md).
 
     KEYS=10000000 python -m tests.bench keys   (PART=1000000 keys a batch while it grows, ROUNDS=3 measured batches)
 

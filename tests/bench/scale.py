@@ -1,4 +1,4 @@
-"""What a batch costs by records, keys, tasks and queries, and a model fitted to it (docs/scale.md).
+"""What a batch costs by records, keys, tasks and queries, and a model fitted to it (docs/performance.md).
 
 `KEYS`, `RECORDS`, `TASKS` and `QUERIES` are lists of numbers; `ROUNDS` batches are measured at each point, and the
 fastest counts, for others use the machine. The points replace those in tests/bench/scale_points.json, but for those of
@@ -20,7 +20,7 @@ from kestrel_sql.spark.pipeline.pipeline import build_pipeline, pages_of
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
-from tests.bench.scale_model import NAMES, Point, fit, read_points, write_points
+from tests.bench.scale_model import Point, read_points, write_model, write_points
 
 _SQL = """
 CREATE STREAM S (K STRING KEY, V INT) WITH (kafka_topic='s', value_format='JSON');
@@ -53,11 +53,7 @@ def main() -> None:
     runner.close()
     points += [point for point in read_points() if point.keys > max(each.keys for each in points)]
     write_points(points)
-    model = fit(points)
-    for name, cost in zip(NAMES, model.costs, strict=True):
-        print(f"{name}: {cost * 1e6:.1f} µs")
-    for point in points:
-        print(point, f"predicted {model.predict(point):.2f} s ({model.error(point):+.0%})")
+    write_model(points)
 
 
 def _grid() -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""A linear model of what a batch costs, fitted to measured points (docs/scale.md)."""
+"""A linear model of what a batch costs, fitted to measured points (docs/performance.md)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from kestrel_sql.operators.state_codec import MANY_ROWS
+from tests.bench.tables import write_table
 
 POINTS = Path(os.environ.get("POINTS") or Path(__file__).with_name("scale_points.json"))
 """What `python -m tests.bench scale` measured last."""
 
-NAMES = ("round", "query", "page", "record", "key", "byte")
+MEANINGS = {
+    "round": "a batch, whatever it holds",
+    "query": "planning and bookkeeping of the batch of one query",
+    "page": "reading, calling and writing a page of state",
+    "record": "decoding, grouping and aggregating a record",
+    "key": "decoding and encoding a key",
+    "byte": "reading and writing the bytes of a key on a page that is touched",
+}
+NAMES = tuple(MEANINGS)
 
 _ROWS_A_BUCKET = 12
 """Between 8 and 16."""
@@ -97,3 +106,17 @@ def write_points(points: Sequence[Point], file: Path = POINTS) -> None:
     """Write measured points."""
     lines = ",\n".join(f"  {json.dumps(asdict(point))}" for point in points)
     file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+def write_model(points: Sequence[Point]) -> None:
+    """Write what the fitted costs are, and how near the model comes to the points of the most records."""
+    model = fit(points)
+    rows = ([name, f"{cost * 1000:.5f}", MEANINGS[name]] for name, cost in zip(NAMES, model.costs, strict=True))
+    write_table("scale-costs", ["Cost", "Milliseconds", "What it is"], rows)
+    most = max(point.records for point in points)
+    shown = sorted((each for each in points if each.records == most and each.tasks == 1), key=astuple)
+    write_table(
+        "scale-points",
+        ["Queries", "Keys of each", f"A batch of {most:,} records", "By the model"],
+        ([f"{p.queries}", f"{p.keys:,}", f"{p.seconds:.2f} s", f"{model.predict(p):.2f} s"] for p in shown),
+    )

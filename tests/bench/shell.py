@@ -1,4 +1,4 @@
-"""Time of the commands without a broker.
+"""Time of the commands without a broker (docs/performance.md).
 
 `kestrel shell --execute` is timed to its answer, `kestrel run` over a file of 100,000 records.
 
@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 from tests.bench.measure import machine, processor_seconds
+from tests.bench.tables import write_table
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 RECORDS = int(os.environ.get("RECORDS", "100000"))
@@ -46,8 +47,8 @@ def main() -> None:
         script.write_text(SCRIPT, encoding="utf-8")
         records.write_text("".join(f"{json.dumps(_record(at))}\n" for at in range(RECORDS)), encoding="utf-8")
         commands = {
-            "shell --execute": ["shell", "--execute", STATEMENTS],
-            f"run, {RECORDS:,} records": [
+            "kestrel shell --execute": ["shell", "--execute", STATEMENTS],
+            f"kestrel run app.sql --input orders={RECORDS}.jsonl": [
                 "run",
                 str(script),
                 "--input",
@@ -63,9 +64,13 @@ def main() -> None:
                     taken.setdefault((name, python), []).append(
                         _timed([python, "-m", "kestrel_sql.cli.main", *command])
                     )
+    rows = []
     for (name, python), rounds in taken.items():
         seconds, processor = (statistics.median(values) for values in zip(*rounds, strict=True))
-        print(f"  {name:24} {seconds:6.1f} s   {processor:6.1f} s of processor time   {python}")
+        print(f"  {name:28} {seconds:6.1f} s   {python}")
+        rows.append([f"`{name}`", *([python] if len(PYTHONS) > 1 else []), f"{processor:.2f} s"])
+    python_column = ["Python"] if len(PYTHONS) > 1 else []
+    write_table("commands", ["Command", *python_column, "Processor time"], rows)
 
 
 def _record(at: int) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Tables of docs/performance.md, written by the benchmarks that measure them.
+"""Tables of docs/performance.md and docs/reliability.md, written by the commands that measure them.
 
-A benchmark prints its table in Markdown. `INTO=docs/performance.md` also puts it into that file, between the marks
+A command prints its table in Markdown. `INTO=docs/performance.md` also puts it into that file, between the marks
 `<!-- table: NAME -->` and `<!-- end -->`.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -23,6 +23,24 @@ def write_table(name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     print(table, flush=True)
     if into := os.environ.get("INTO"):
         put(Path(into), name, table)
+
+
+def write_rows(name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table whose rows are measured by several runs: in the file, rows with another first cell stay.
+
+    Raises:
+        ValueError: the file has no marks of this name.
+    """
+    known = {row[0]: row for row in _rows(name)} | {row[0]: row for row in rows}
+    write_table(name, columns, [known[first] for first in sorted(known)])
+
+
+def _rows(name: str) -> Iterator[list[str]]:
+    """The rows of a table in the file that `INTO` names, if any."""
+    if into := os.environ.get("INTO"):
+        _, _, table = Path(into).read_text(encoding="utf-8").partition(f"<!-- table: {name} -->")
+        for line in table.partition("<!-- end -->")[0].strip().splitlines()[2:]:
+            yield line.strip("| ").split(" | ")
 
 
 def put(file: Path, name: str, table: str) -> None:
