@@ -21,7 +21,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs dist lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,13 +129,16 @@ docs: $(READY) ## build the site of the documents into build/site, and fail at a
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .mkdocs.yml
 	@echo "the site is in build/site; $(BIN)/mkdocs serve --config-file .mkdocs.yml shows it"
 
+dist: $(READY) ## build wheel and sdist of the last commit into dist, the same bytes everywhere, and check them
+	$(BIN)/python -m tests.distribution
+
 lock: ## write constraints.txt anew from the newest versions that pyproject.toml allows
 	rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/pip install --quiet -e '.[dev]'
 	{ echo "# The versions that every test run uses; \`make lock\` writes this file anew from the ranges of pyproject.toml."; \
-	  build/lock/bin/pip freeze --exclude-editable; } > constraints.txt
+	  build/lock/bin/pip freeze --all --exclude pip --exclude-editable; } > constraints.txt
 
 clean: ## remove the environment and everything that was built
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # uv takes a fifth of pip's time; where it cannot be had, or does not reach the registry as pip does, pip installs all.
 # PySpark has no wheel: pip keeps the one that it builds, uv builds another wherever the registry calls the sources new.

@@ -19,7 +19,7 @@ from kestrel_sql.spark.runtime.class_archive import archive_name, archive_path
 from kestrel_sql.spark.runtime.environment import prepare_environment
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("engine", "qtt", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("engine", "qtt", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def add_extra(made: Environment, extra: str) -> Environment:
 
 def _link_all(made: Environment, extra: str) -> None:
     own = next(found for found in metadata.distributions(path=[str(made.packages)]) if found.name == "kestrel-sql")
-    for name in sorted(_closure(own, extra)):
+    for name in sorted(closure(own, extra)):
         _link(metadata.distribution(name), made.packages)
 
 
@@ -127,7 +127,7 @@ def install_from_the_network(wheel: Path, folder: Path, extra: str) -> Environme
     return Environment(folder)
 
 
-def _closure(own: metadata.Distribution, extra: str) -> set[str]:
+def closure(own: metadata.Distribution, extra: str) -> set[str]:
     """The distributions that one needs, and those that these need, without itself."""
     waiting = list(_needed(own, frozenset({extra})))
     seen: set[tuple[str, frozenset[str]]] = set()

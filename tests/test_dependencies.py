@@ -24,16 +24,19 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
 TOOLS = {
+    "build",
     "mkdocs-material",
     "import-linter",
     "kestrel-sql",
     "mypy",
     "pandas-stubs",
+    "pip-licenses",
     "pre-commit",
     "py-spy",
     "ruff",
     "uv",
     "setuptools",
+    "twine",
     "zizmor",
 }
 TOOLS |= {"types-jsonschema", "types-pyyaml"}
