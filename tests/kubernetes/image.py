@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kestrel_sql.plan.codec.plan_file import engine_version
 from tests.environments import ROOT, build_wheel
 
 FOLDER = ROOT / "docs" / "kubernetes"
-IMAGE, BASE, DEBIAN = "kestrel:0.1.0", "localhost/bookworm", "http://deb.debian.org/debian"
+IMAGE, BASE, DEBIAN = f"kestrel:{engine_version()}", "localhost/bookworm", "http://deb.debian.org/debian"
 LIMIT_MB = 900
 MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
 """Makes /bin a link to /usr/bin, as in Debian's own image. Without it the base gets a package for that, and Perl."""

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from kestrel_sql.cli.main import build_parser
+from kestrel_sql.plan.codec.plan_file import engine_version
 from tests.kubernetes.api_server import ApiServer, api_server
 
 FOLDER = Path(__file__).parents[2] / "docs" / "kubernetes"
@@ -120,7 +121,7 @@ def test_kustomize_makes_the_objects_that_are_checked_here(executors: bool) -> N
     expected = deployment(executors=executors)
     spec = expected["spec"]["template"]["spec"]
     app, kafka, _ = spec["volumes"]
-    spec["containers"][0]["image"] = "registry.example.com/kestrel:0.1.0"
+    spec["containers"][0]["image"] = f"registry.example.com/kestrel:{engine_version()}"
     app["configMap"]["name"] = made["ConfigMap"]["metadata"]["name"]
     kafka["secret"]["secretName"] = made["Secret"]["metadata"]["name"]
     assert made["Deployment"] == expected
