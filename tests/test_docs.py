@@ -99,6 +99,11 @@ def test_a_first_page_is_short(file: str, lines: int) -> None:
     assert len((ROOT / file).read_text(encoding="utf-8").splitlines()) <= lines
 
 
+@pytest.mark.parametrize("path", [path for path in TEXTS if path.parent.name != "adr"], ids=name)
+def test_a_manual_tells_neither_of_a_tracker_nor_of_the_load_of_a_machine(path: Path) -> None:
+    assert re.findall(r"\b[Ii]ssue #?\d+|\bload (?:of )?\d+|\bidle machine", path.read_text(encoding="utf-8")) == []
+
+
 def test_the_index_of_decisions_lists_each_of_them() -> None:
     listed = LINK.findall((ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8"))
     assert sorted(set(listed)) == sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
