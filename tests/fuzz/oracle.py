@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ _INTERNAL = re.compile(r"-(?:changelog|repartition)$|^_confluent-ksql-|-topic$|^
 def is_present() -> bool:
     """Say whether this machine has ksqlDB's engine."""
     return COMMAND.exists()
+
+
+@cache
+def functions() -> frozenset[str]:
+    """The names of the functions that ksqlDB has."""
+    lines = COMMAND.with_name("functions.jsonl").read_text(encoding="utf-8").splitlines()
+    return frozenset(json.loads(line)["name"].upper() for line in lines)
 
 
 @dataclass(slots=True)
@@ -120,10 +128,11 @@ def _started() -> subprocess.Popen[str]:
 
 
 def _other_topics(case: model.Case) -> Iterator[dict[str, Any]]:
-    """The topics that a case does not declare: without them, ksqlDB's engine cannot plan a join that reads a sink."""
+    """The topics that a case with a join does not declare: without them, ksqlDB's engine cannot plan one of a sink."""
     declared = {topic.name for topic in case.topics}
     with suppress(EngineError):
-        pieces = [piece for text in case.statements for piece in parse_script(text, case.variables or None)]
+        joining = case.statements if any("JOIN" in text.upper() for text in case.statements) else ()
+        pieces = [piece for text in joining for piece in parse_script(text, case.variables or None)]
         sources = [each.statement for each in pieces if isinstance(each.statement, s.CreateSource | s.CreateAs)]
         for name in dict.fromkeys(topic_of(source).name for source in sources):
             if name not in declared:
