@@ -59,9 +59,19 @@ class Numbers(Comparison):
         # A dataclass with slots is a class of its own, to which `super()` without arguments does not lead.
         found = Comparison.differences(self, expected, actual)
         left = [each for each in found if not self._is_close(each.expected, each.actual)]
-        if left or not self.has_scale or _zeros(expected.value) == _zeros(actual.value):
+        if left or self._marks(expected.value) == self._marks(actual.value):
             return left
         return [Difference("value", expected.value, actual.value)]
+
+    def _marks(self, value: Any, path: str = "") -> frozenset[str]:
+        """The paths of negative zeros, and of all members: `qtt` finds some by their names in upper case."""
+        if isinstance(value, Mapping):
+            inner = (self._marks(each, f"{path}.{name}") for name, each in value.items())
+            return frozenset(f"{path}.{name}" for name in value).union(*inner)
+        if isinstance(value, list | tuple):
+            return frozenset().union(*(self._marks(each, f"{path}[{at}]") for at, each in enumerate(value)))
+        is_marked = self.has_scale and isinstance(value, Decimal) and value.is_zero() and value.is_signed()
+        return frozenset([f"{path} is -0"]) if is_marked else frozenset()
 
     def _is_close(self, expected: Any, actual: Any) -> bool:
         if isinstance(expected, bool) or isinstance(actual, bool):
@@ -75,15 +85,6 @@ class Numbers(Comparison):
             return one == other and not self.has_scale
         digits = max(len(one.as_tuple().digits), len(other.as_tuple().digits))
         return digits <= _DOUBLE_DIGITS and abs(one - other) <= _LAST_DIGITS * max(abs(one), abs(other))
-
-
-def _zeros(value: Any, path: str = "") -> frozenset[str]:
-    """The paths of negative zeros."""
-    if isinstance(value, Mapping):
-        return frozenset().union(*(_zeros(each, f"{path}.{name}") for name, each in value.items()))
-    if isinstance(value, list | tuple):
-        return frozenset().union(*(_zeros(each, f"{path}[{at}]") for at, each in enumerate(value)))
-    return frozenset([path]) if isinstance(value, Decimal) and value.is_zero() and value.is_signed() else frozenset()
 
 
 def difference(case: Case, theirs: Outcome, ours: Outcome) -> str | None:

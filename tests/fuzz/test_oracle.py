@@ -64,6 +64,9 @@ def first_line(theirs: Outcome, ours: Outcome) -> str | None:
         ("Infinity", float("inf"), "PROTOBUF", True),
         ("-Infinity", float("inf"), "PROTOBUF", False),
         (True, 1, "JSON", False),
+        ({"a": 1}, {"A": 1}, "AVRO", False),
+        ({"null": None, "NULL": 1}, {"NULL": 1, "null": None}, "JSON", True),
+        ({"null": 1, "NULL": 1}, {"NULL": 1, "null": None}, "JSON", False),
     ],
 )
 def test_values_are_compared_to_the_last_digit_but_one(theirs: Any, ours: Any, format: str, agree: bool) -> None:

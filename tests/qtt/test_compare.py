@@ -34,6 +34,7 @@ EXACTLY = Rules()
         ([1, "a"], (1, "a")),
         ({"a": 1}, {"A": 1}),
         ({"a": 1, "b": None}, {"A": 1, "B": None}),
+        ({"a": None, "A": 1}, {"A": 1, "a": None}),
         ({"A": "YWI="}, {"A": b"ab"}),
         ({"A": None}, {"A": b""}),
         ({"A": [{"x": D("1.0")}]}, {"A": [{"x": D("1.0")}]}),
@@ -82,6 +83,7 @@ def test_equal(expected: Any, actual: Any) -> None:
         ({"A": 1}, {"a": 1}),  # only the upper-cased name is tried
         ({"A": 1}, {"A": 1, "B": None}),
         ({"A": 1, "B": None}, {"A": 1}),
+        ({"a": 1, "A": 1}, {"a": None, "A": 1}),
         ({"a": 1, "A": 1}, {"A": 1}),
         ({"A": {"B": 1}}, {"A": {"B": "1"}}),
         ({"A": {"B": None}}, {"A": {"B": b""}}),  # only the top level turns empty bytes into null

@@ -8,12 +8,15 @@ from typing import Any
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures
 from kestrel_sql.expressions.compiler import Options, compile_expression, tabular_body
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
 
 
 class Compiled:
     """A compiled expression; a copy in another process compiles it anew."""
 
-    __slots__ = ("_evaluate", "bound", "options")
+    __slots__ = ("_evaluate", "_written", "bound", "options")
 
     def __init__(self, bound: Bound, options: Options) -> None:
         """Compile.
@@ -23,13 +26,38 @@ class Compiled:
         """
         self.bound, self.options = bound, options
         self._evaluate: Evaluate = compile_expression(bound, options)
+        self._written = _written(bound.type)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Compiled, (self.bound, self.options)
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Evaluate the expression."""
-        return self._evaluate(columns, failures)
+        found = self._evaluate(columns, failures)
+        return found if self._written is None else list(map(self._written, found))
+
+
+def _written(of: SqlType | None) -> Callable[[Any], Any] | None:
+    """Return what makes of a value the one that is written: ksqlDB computes with days of any size, and cuts it then."""
+    match of:
+        case t.DATE:
+            return _unless_null(lambda day: wrap_integer(day, 32))
+        case Array(inner) | Map(_, inner):
+            item = _written(inner)
+            if item is None:
+                return None
+            if isinstance(of, Array):
+                return _unless_null(lambda items: [item(each) for each in items])
+            return _unless_null(lambda entries: {key: item(each) for key, each in entries.items()})
+        case Struct(fields):
+            parts = [(field.name, part) for field in fields if (part := _written(field.type)) is not None]
+            return _unless_null(lambda row: row | {name: part(row[name]) for name, part in parts}) if parts else None
+        case _:
+            return None
+
+
+def _unless_null(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else change(value)
 
 
 class TableCall:

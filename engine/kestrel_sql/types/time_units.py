@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 DAY_MS = 86_400_000
 
+FIRST_DAY, LAST_DAY = -(2**63 // DAY_MS), 2**63 // DAY_MS
+"""The days of which midnight is a TIMESTAMP."""
+
 UNIT_MS: Mapping[str, int] = {
     "DAYS": DAY_MS,
     "HOURS": 3_600_000,

@@ -104,7 +104,7 @@ def _are_same_objects(expected: dict[str, Json], actual: Mapping[str, Actual], c
 
 def name_in(actual: Mapping[str, Actual], name: str) -> str:
     """Return the name under which an actual object has an expected member, if it has it: as it is, or in upper case."""
-    return name if actual.get(name) is not None or name.upper() not in actual else name.upper()
+    return name if name in actual or name.upper() not in actual else name.upper()
 
 
 def is_same_scalar(expected: Json, actual: Actual, rules: Rules) -> bool:

@@ -11,8 +11,6 @@ from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
 from kestrel_sql.java.numbers import (
-    INT_MAX,
-    INT_MIN,
     JAVA_BLANKS,
     ROUNDING,
     java_double,
@@ -27,7 +25,7 @@ from kestrel_sql.java.time import iso, sql_text
 from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
-from kestrel_sql.types.time_units import DAY_MS
+from kestrel_sql.types.time_units import DAY_MS, FIRST_DAY
 
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
@@ -164,10 +162,7 @@ def _time_of_day(value: int) -> str:
 
 
 def _day(value: int) -> int:
-    days = sql_text.instant_of(value) // DAY_MS
-    if not INT_MIN <= days <= INT_MAX:
-        raise ArithmeticError(f"day {days} is no DATE")
-    return days
+    return max(sql_text.instant_of(value) // DAY_MS, FIRST_DAY)
 
 
 def _unchanged(value: Any) -> Any:

@@ -78,7 +78,20 @@ def item_equality(value: SqlType | None, item: SqlType | None) -> Test:
     """Return whether a value equals an item of IN, as Java's `equals` has it: NaN equals NaN, and -0.0 is not 0.0."""
     if t.DOUBLE in (value, item):
         return lambda left, right: repr(float(left)) == repr(float(right))
-    return comparison(ComparisonOp.EQUAL, value, item)
+    return _equals if is_container(value) else comparison(ComparisonOp.EQUAL, value, item)
+
+
+def _equals(left: Any, right: Any) -> bool:
+    """Compare as Java's `equals`, but that a NULL in the left map equals what the right one, as large, lacks."""
+    match left, right:
+        case dict(), dict():
+            return len(left) == len(right) and all(_equals(each, right.get(name)) for name, each in left.items())
+        case list(), list():
+            return len(left) == len(right) and all(map(_equals, left, right))
+        case float(), float():
+            return repr(left) == repr(right)
+        case _:
+            return bool(left == right)
 
 
 def _differs(left: float, right: float) -> bool:

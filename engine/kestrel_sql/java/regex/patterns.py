@@ -1,6 +1,7 @@
 r"""Translates Java's regular expressions to Python's.
 
-Constructs not translated (`\G`, `\X`, variable-length lookbehind, rare properties) count as invalid patterns.
+Constructs not translated (`\G`, `\X`, variable-length lookbehind, rare properties, references to groups that end
+later) count as invalid patterns.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ _ALIASES: Mapping[str, str] = {
 _PLAIN = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f", "a": r"\a", "e": r"\x1b"}
 _LOW_HALF = re.compile(r"\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 _REPEAT = re.compile(r"\{\d+(,\d*)?\}")
+_DIGITS = frozenset("0123456789")
+_NOTHING = "(?:(?!))"
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
 
 
@@ -147,6 +150,10 @@ def _reference(replacement: str, at: int, match: re.Match[str]) -> tuple[int | s
     return group, at
 
 
+def _reference_to(group: int) -> str:
+    return rf"(?:\{group})"
+
+
 class _Translator:
     """Translates one pattern; a flag set inside a group holds to the end of the group, as in Java."""
 
@@ -155,6 +162,8 @@ class _Translator:
         self.at = 0
         self.flags: list[frozenset[str]] = [frozenset()]
         self.flag_groups: list[list[str]] = [[]]
+        self.groups = 0
+        self.references: set[int] = set()
         self.actions: Mapping[str, Callable[[], str]] = {
             "\\": self.escape,
             "[": self.character_class,
@@ -179,7 +188,9 @@ class _Translator:
                 self.at += 1
         if len(self.flag_groups) != 1:
             raise BadPatternError(f"unclosed group in {self.pattern!r}")
-        return "".join(parts) + ")" * len(self.flag_groups[0])
+        # Nothing matches a reference to a group that the pattern does not have.
+        absent = {_reference_to(number) for number in self.references if number > self.groups}
+        return "".join(_NOTHING if part in absent else part for part in parts) + ")" * len(self.flag_groups[0])
 
     def open(self) -> str:
         flags = _FLAGS.match(self.pattern, self.at)
@@ -198,10 +209,12 @@ class _Translator:
         ):
             if self.pattern.startswith(java, self.at):
                 self.at += len(java)
+                self.groups += java == "(?<"
                 return python
         if self.pattern.startswith("(?", self.at):
             raise BadPatternError(f"unknown group in {self.pattern!r}")
         self.at += 1
+        self.groups += 1
         return "("
 
     def set_flags(self, on: str, off: str, *, scoped: bool) -> str:
@@ -270,13 +283,22 @@ class _Translator:
             end = self.pattern.index(">", self.at) if ">" in self.pattern[self.at :] else len(self.pattern)
             group, self.at = self.pattern[self.at + 3 : end], end + 1
             return f"(?P={group})"
-        if name.isdigit() and name != "0":
-            self.at += 2
-            return rf"(?:\{name})"
+        if name and name in "123456789":
+            return self.reference()
         members, negated = self.members()
         if negated:
             return f"[^{members}]"
         return f"[{members}]" if len(members) > 1 else members
+
+    def reference(self) -> str:
+        """Read a reference to a group; a second digit belongs to it if so many groups have begun."""
+        number, self.at = int(self.pattern[self.at + 1]), self.at + 2
+        while (
+            self.pattern[self.at : self.at + 1] in _DIGITS and 10 * number + int(self.pattern[self.at]) <= self.groups
+        ):
+            number, self.at = 10 * number + int(self.pattern[self.at]), self.at + 1
+        self.references.add(number)
+        return _reference_to(number)
 
     def quoted(self) -> str:
         end = self.pattern.find(r"\E", self.at)
@@ -298,7 +320,7 @@ class _Translator:
             return _PLAIN[name], False
         if name in "xu0c":
             return sets.character(self.code(name)), False
-        if name.isascii() and name.isalpha():
+        if name.isascii() and name.isalnum():
             raise BadPatternError(f"unknown escape \\{name}")
         return sets.character(ord(name)), False
 

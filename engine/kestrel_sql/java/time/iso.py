@@ -8,27 +8,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from kestrel_sql.java.numbers import LONG_MAX
 from kestrel_sql.java.time.fields import month_length, to_days
 from kestrel_sql.types import sql_types as t
-from kestrel_sql.types.time_units import DAY_MS
+from kestrel_sql.types.time_units import DAY_MS, FIRST_DAY, LAST_DAY
 
 _TIMESTAMP_PARTS = re.compile(
-    "([0-9]{4}(?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"([0-9]{4}|\+[0-9]{5,19})((?:-[0-9]{2}){0,2})(?:(?<=-[0-9]{2}-[0-9]{2})T(.*?)(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
-"""The date, the time and the offset of a timestamp; a time needs a complete date before it."""
+"""The year, the day, the time and the offset of a timestamp; a time needs a complete date before it."""
 
-_FULL_TIMESTAMP = re.compile(
-    "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+_IN_A_YEAR = re.compile(
+    "-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     r"(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}|24:00:00\.000)"
     "(?:Z|[+-](?:0[0-9]|1[0-7])[0-5][0-9]|[+-]1800)?"
 )
-"""A timestamp with all parts, without `T` and without a colon in its offset."""
+"""All parts of a timestamp but its year, without `T` and without a colon in its offset."""
 
-_DATE = re.compile("[0-9]{4}(?:-[0-9]{2}){0,2}")
+_DATE = re.compile(r"([0-9]{4}|\+[0-9]{5,10}|-[0-9]{4,10})-([0-9]{2})-([0-9]{2})")
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 
-_DATE_TEMPLATE, _TIME_TEMPLATE = "0000-01-01", "00:00:00.000"
+_DAY_TEMPLATE, _TIME_TEMPLATE = "-01-01", "00:00:00.000"
 """A text is completed with the end of its template."""
+
+_LAST_YEAR = 999_999_999
 
 
 def parse_timestamp(text: str) -> int:
@@ -42,28 +45,34 @@ def parse_timestamp(text: str) -> int:
     parts = _TIMESTAMP_PARTS.fullmatch(text)
     if parts is None:
         raise ValueError(f"'{text}' is not a timestamp")
-    date, clock, offset = (part or "" for part in parts.groups())
-    full = f"{_padded(date, _DATE_TEMPLATE)}{_padded(clock, _TIME_TEMPLATE)}{offset.replace(':', '')}"
-    if _FULL_TIMESTAMP.fullmatch(full) is None:
+    years, date, clock, offset = (part or "" for part in parts.groups())
+    full = f"{_padded(date, _DAY_TEMPLATE)}{_padded(clock, _TIME_TEMPLATE)}{offset.replace(':', '')}"
+    year, month, day = int(years), int(full[1:3]), int(full[4:6])
+    if year == 0 or _IN_A_YEAR.fullmatch(full) is None:
         raise ValueError(f"a part of '{text}' is out of range")
-    year, month, day = int(full[:4]), int(full[5:7]), int(full[8:10])
     days = to_days(year, month, min(day, month_length(year, month)))
-    minutes = int(full[10:12]) * 60 + int(full[13:15]) - _offset_minutes(full[22:])
-    return days * DAY_MS + minutes * 60_000 + int(full[16:18]) * 1_000 + int(full[19:22])
+    minutes = int(full[6:8]) * 60 + int(full[9:11]) - _offset_minutes(full[18:])
+    millis = days * DAY_MS + minutes * 60_000 + int(full[12:14]) * 1_000 + int(full[15:18])
+    if millis > LONG_MAX:
+        raise ValueError(f"'{text}' is later than a timestamp can be")
+    return millis
 
 
 def parse_date(text: str) -> int:
-    """Return days since the epoch.
+    """Return days since the epoch, at most those of a timestamp.
 
     Raises:
         ValueError: the text is not a date, or the month lacks the day.
     """
-    if _DATE.fullmatch(text) is None:
+    found = _DATE.fullmatch(text + _DAY_TEMPLATE[3 * min(text.count("-"), 2) :])
+    if found is None:
         raise ValueError(f"'{text}' is not a date")
-    year, month, day = map(int, _padded(text, _DATE_TEMPLATE).split("-"))
+    year, month, day = map(int, found.groups())
+    if abs(year) > _LAST_YEAR or (year == 0 and text[0] == "-"):
+        raise ValueError(f"'{text}' has no such year")
     if not (1 <= month <= 12 and 1 <= day <= month_length(year, month)):
         raise ValueError(f"{text} does not exist")
-    return to_days(year, month, day)
+    return min(max(to_days(year, month, day), FIRST_DAY), LAST_DAY)
 
 
 def parse_time(text: str) -> int:

@@ -1,20 +1,21 @@
 """Compiles patterns of `java.time.format.DateTimeFormatter` to parts that print and parse.
 
-Letters, counts and limits are those of Java 17. The letters B, v and p (day periods, generic zone names, padding) are
-rejected.
+Letters, counts and limits are those of Java 17. The letter v (generic zone names) is rejected, and B (parts of the day)
+does not parse.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from string import ascii_letters
 
 from kestrel_sql.java.time.fields import Field, Moment
 from kestrel_sql.java.time.number_parts import MAX_DIGITS, Fraction, Number, Reduced, Sign
 from kestrel_sql.java.time.parse_state import ParseState
-from kestrel_sql.java.time.text_parts import Literal, Name, OptionalSection, Part, Style
+from kestrel_sql.java.time.text_parts import DayPeriod, Literal, Name, OptionalSection, Padded, Part, Style
 from kestrel_sql.java.time.zone_parts import LocalizedOffset, Offset, ZoneId, ZoneName
 
 _CACHED = 1000
@@ -42,6 +43,9 @@ _NAMED = {
     "e": Field.DAY_OF_WEEK,
     "c": Field.DAY_OF_WEEK,
 }
+_RUN = re.compile("p*(?:" + "|".join(f"{letter}+" for letter in ascii_letters if letter != "p") + ")?")
+"""A run of one letter, and what pads it."""
+
 _COLONS = {
     1: (False, False, False),
     2: (False, True, False),
@@ -96,16 +100,19 @@ class _Section:
     open: int | None = None
 
     def add(self, part: Part) -> None:
-        if not isinstance(part, Number):
+        number = part.part if isinstance(part, Padded) else part
+        if not isinstance(number, Number):
             self.open = None
-        elif self.open is None:
+        elif self.open is None or number is not part:
             self.open = len(self.parts)
-        elif part.is_fixed:
-            base = self.parts[self.open]
-            if isinstance(base, Number):
-                self.parts[self.open] = base.followed_by(part.max_digits)
         else:
-            self.open = len(self.parts)
+            base = self.parts[self.open]
+            if not isinstance(base, Number):
+                raise ValueError("Java takes no number directly after a padded one")
+            if number.is_fixed:
+                self.parts[self.open] = base.followed_by(number.max_digits)
+            else:
+                self.open = len(self.parts)
         self.parts.append(part)
 
 
@@ -143,7 +150,7 @@ def _close(sections: list[_Section]) -> None:
 
 
 def _tokens(pattern: str) -> Iterator[str]:
-    """Split a pattern into runs of one letter, brackets, and literals; a literal starts with a quote."""
+    """Split a pattern into runs of one letter, padded or not, brackets, and literals; a literal starts with a quote."""
     at = 0
     while at < len(pattern):
         mark = pattern[at]
@@ -152,9 +159,9 @@ def _tokens(pattern: str) -> Iterator[str]:
             yield "'" + (pattern[at + 1 : end].replace("''", "'") or "'")
             at = end + 1
         elif _is_letter(mark):
-            run = next(len(list(same)) for _, same in groupby(pattern[at:]))
-            yield pattern[at : at + run]
-            at += run
+            (token,) = _RUN.findall(pattern, at)[:1]
+            yield token
+            at += len(token)
         elif mark in "{}#":
             raise ValueError(f"Pattern includes reserved character: '{mark}'")
         else:
@@ -179,6 +186,11 @@ def _part(token: str) -> Part:
     letter, count = token[0], len(token)
     if letter == "'":
         return Literal(token[1:])
+    if letter == "p":
+        padded = token.lstrip("p")
+        if not padded:
+            raise ValueError("Pad letter 'p' must be followed by valid pad pattern")
+        return Padded(_part(padded), count - len(padded))
     part = _numeric(letter, count) or _textual(letter, count) or _zonal(letter, count)
     if part is None:
         known = any(make(letter, 1) for make in (_numeric, _textual, _zonal))
@@ -232,6 +244,8 @@ def _textual(letter: str, count: int) -> Part | None:
     match letter:
         case "a" if count == 1:
             return Name(Field.AMPM_OF_DAY, Style.SHORT)
+        case "B" if count in (1, 4, 5):
+            return DayPeriod(_STYLES[count])
         case "G" if count <= 5:
             return Name(Field.ERA, _STYLES[count])
         case "c" if count == 2:

@@ -105,6 +105,65 @@ class Name:
         return state.put(self.field, value, at, at + length)
 
 
+_PERIODS = (
+    (1, "midnight"),
+    (6 * 60, "at night"),
+    (12 * 60, "in the morning"),
+    (12 * 60 + 1, "noon"),
+    (18 * 60, "in the afternoon"),
+    (21 * 60, "in the evening"),
+    (24 * 60, "at night"),
+)
+"""The names of the parts of a day, each with the minute of the day at which it ends."""
+
+_NARROW_PERIODS = {"midnight": "mi", "noon": "n"}
+
+
+@dataclass(frozen=True, slots=True)
+class DayPeriod:
+    """The part of the day, such as `in the evening`; it is not read."""
+
+    style: Style
+
+    def write(self, moment: Moment) -> str | None:
+        """Print the English name."""
+        hour, minute = moment.get(Field.HOUR_OF_DAY), moment.get(Field.MINUTE_OF_HOUR)
+        if hour is None or minute is None:
+            return None
+        name = next(name for end, name in _PERIODS if hour * 60 + minute < end)
+        return _NARROW_PERIODS.get(name, name) if self.style is Style.NARROW else name
+
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Fail."""
+        return ~at
+
+
+@dataclass(frozen=True, slots=True)
+class Padded:
+    """A part with blanks before it up to a width."""
+
+    part: Part
+    width: int
+
+    def write(self, moment: Moment) -> str | None:
+        """Print the blanks and the part.
+
+        Raises:
+            ValueError: the part is wider.
+        """
+        text = self.part.write(moment)
+        if text is not None and len(text) > self.width:
+            raise ValueError(f"Cannot print as output of {len(text)} characters exceeds pad width of {self.width}")
+        return None if text is None else text.rjust(self.width)
+
+    def read(self, state: ParseState, text: str, at: int) -> int:
+        """Parse the part at the end of the width."""
+        end = at + self.width
+        start = at + len(text[at:end]) - len(text[at:end].lstrip(" "))
+        found = self.part.read(state, text[:end], start) if end <= len(text) else ~at
+        return found if found == end else ~at
+
+
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A literal text."""

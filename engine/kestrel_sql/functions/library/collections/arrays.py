@@ -160,11 +160,11 @@ def array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") ->
 
     Example: ARRAY_SORT(ARRAY[3, 1, NULL, 2], 'DESC') -> ARRAY[3, 2, 1, NULL]
     """
-    if items is not None and not _is_ordered(types) and sum(item is not None for item in items) > 1:
-        raise ValueError("the items cannot be ordered")
     word = (direction or "").upper()
     if items is None or word not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
         return None
+    if not _is_ordered(types) and sum(item is not None for item in items) > 1:
+        raise ValueError("the items cannot be ordered")
     present = sorted((item for item in items if item is not None), key=sort_key, reverse=word.startswith("DESC"))
     return present + [None] * (len(items) - len(present))
 

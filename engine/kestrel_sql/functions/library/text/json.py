@@ -27,7 +27,7 @@ _MOST_PLACES = 9_999
 def extractjsonfield(json: str, path: str) -> str | None:
     """Return the value at a path such as `$.orders[0].id`: strings without quotes, other values as JSON.
 
-    The result is NULL if the path leads to nothing.
+    The result is NULL if the path leads to nothing. The whole of a blank string, `$`, is an empty string.
 
     Example: EXTRACTJSONFIELD('{"a": {"b": [10, 2.50]}}', '$.a.b[1]') -> '2.50'
     """
@@ -36,7 +36,8 @@ def extractjsonfield(json: str, path: str) -> str | None:
         node = _step(node, token)
         if node is MISSING:
             return None
-    return None if node is MISSING else _json_text(node)
+    # ksqlDB takes a blank text for a missing value, whose own text is empty.
+    return "" if node is MISSING else _json_text(node)
 
 
 def _step(node: Any, token: str) -> Any:

@@ -21,7 +21,7 @@ _GREGORIAN = -141_427
 def _shifted(date: int, span: int) -> int:
     """Add `span` ms; rounds toward zero to days, as Java's `TimeUnit` does."""
     millis = wrap_integer(date * DAY_MS + span, 64)
-    return wrap_integer(abs(millis) // DAY_MS * (1 if millis >= 0 else -1), 32)
+    return abs(millis) // DAY_MS * (1 if millis >= 0 else -1)
 
 
 @scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd")
@@ -66,7 +66,7 @@ def unix_date(date: int) -> int:
 
     Example: UNIX_DATE(FROM_DAYS(100)) -> 100
     """
-    return date
+    return wrap_integer(date, 32)
 
 
 def _to_int(value: int) -> int:
