@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -12,11 +13,16 @@ import msgpack
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
 
-VERSION, PACKED, BUCKETED, COLUMNS = 1, 2, 3, 4
-"""The first byte of every state: plain, compressed, plain with buckets, or plain with groups in columns.
+VERSION, PACKED, BUCKETED, COLUMNS, STAMPED = 1, 2, 3, 4, 5
+"""The first byte of every state: plain, compressed, plain with buckets, plain with groups in columns, or a state of
+another layout behind the number of the batch that wrote it.
 
 A new layout takes the next number.
 """
+
+_STAMP = struct.Struct(">Bq")
+STAMP_SIZE = _STAMP.size
+"""The bytes before the state that follows the number of its batch."""
 
 MANY_ROWS = 512
 """From this number on the rows of a state are kept in buckets."""
@@ -155,17 +161,30 @@ def pack_state(state: Mapping[Any, Any]) -> bytes:
     return b"".join((bytes([PACKED]), pa.compress(plain[1:], codec="zstd", asbytes=True)))
 
 
+def stamped(batch: int, state: bytes) -> bytes:
+    """Put the number of the batch that writes it before an encoded state."""
+    return _STAMP.pack(STAMPED, batch) + state
+
+
+def batch_and_state(stored: bytes) -> tuple[int | None, bytes]:
+    """Return the number of the batch that wrote a state, None if it has none, and the state without it."""
+    if not stored or stored[0] != STAMPED or len(stored) < STAMP_SIZE:
+        return None, stored
+    return _STAMP.unpack_from(stored)[1], stored[STAMP_SIZE:]
+
+
 def load_state(stored: bytes) -> State:
-    """Decode what `dump_state` or `pack_state` wrote; tuples come back as lists.
+    """Decode what `dump_state` or `pack_state` wrote, with or without a batch; tuples come back as lists.
 
     Raises:
         QueryError: the bytes have another version or are damaged.
     """
+    _, stored = batch_and_state(stored)
     if not stored:
         raise QueryError("the stored state of an operator is damaged: it is empty")
     if stored[0] not in (VERSION, PACKED, BUCKETED, COLUMNS):
         raise QueryError(
-            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {COLUMNS}",
+            f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {STAMPED}",
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
     if stored[0] != PACKED:

@@ -7,7 +7,7 @@ from decimal import Decimal as Number
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
-from kestrel_sql.java.numbers import parse_decimal
+from kestrel_sql.java.numbers import JAVA_BLANKS, parse_decimal
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import (
     ArrayConstructor,
@@ -82,7 +82,7 @@ def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType | 
     if is_numeric(common):
         return wider_number(common, _number_type(text, common, item))
     if common == BOOLEAN:
-        word = text.strip().lower()
+        word = text.strip(JAVA_BLANKS).lower()
         if not word or not any(full.startswith(word) for full in ("true", "false", "yes", "no")):
             raise _invalid(BOOLEAN, text, item)
         return common
@@ -91,7 +91,7 @@ def _merge_string_literal(common: SqlType, item: Bound, text: str) -> SqlType | 
 
 def _number_type(text: str, common: SqlType, item: Bound) -> SqlType:
     """Return the type of the number that a string writes; with a point or an exponent it is an exact DECIMAL."""
-    digits = text.strip()
+    digits = text.strip(JAVA_BLANKS)
     try:
         number = parse_decimal(digits)
     except ValueError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from kestrel_sql.java.numbers import LONG_MAX
 from kestrel_sql.java.time.fields import month_length, to_days
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.time_units import DAY_MS, FIRST_DAY, LAST_DAY
@@ -53,7 +52,7 @@ def parse_timestamp(text: str) -> int:
     days = to_days(year, month, min(day, month_length(year, month)))
     minutes = int(full[6:8]) * 60 + int(full[9:11]) - _offset_minutes(full[18:])
     millis = days * DAY_MS + minutes * 60_000 + int(full[12:14]) * 1_000 + int(full[15:18])
-    if millis > LONG_MAX:
+    if millis >= 2**63:
         raise ValueError(f"'{text}' is later than a timestamp can be")
     return millis
 

@@ -15,7 +15,7 @@ from kestrel_sql.errors import CheckpointError
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered, unfinished_batch
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, differences, read_metadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.state.archive_order import replaced_archives
+from kestrel_sql.spark.state.archive_order import replaced_files
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, plain_name
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
 from kestrel_sql.spark.state.page_check import page_check
@@ -92,7 +92,7 @@ def _flaws(
     batches = committed(folder)
     if batches == 0:
         return
-    yield from replaced_archives(folder, batches, is_complete=unfinished_batch(folder) is None)
+    yield from replaced_files(folder, batches, is_complete=unfinished_batch(folder) is None)
     if operators != list(range(levels)):
         yield f"it contains the state of {len(operators)} levels of operators, and the query has {levels}"
     for number in range(1, levels + 1):

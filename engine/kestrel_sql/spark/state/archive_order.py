@@ -1,8 +1,8 @@
-"""Notices an archive of state that an older one has replaced (docs/adr/0041).
+"""Notices an archive or changelog of state that an older one has replaced (docs/adr/0041).
 
 Spark tells the version of an archive by the name of its file alone. But RocksDB numbers its files: each start of a
 store begins a manifest with a higher number, and each change that is flushed makes the manifest longer. So the
-manifests of the archives of a partition only go forward.
+manifests of the archives of a partition only go forward. In a changelog each page has the number of its batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from io import BytesIO
 from itertools import pairwise
 from zipfile import BadZipFile, ZipFile
 
+from kestrel_sql.operators.state_codec import STAMP_SIZE, batch_and_state
+from kestrel_sql.spark.state.changelog import RESTORE, archived_version, first_value
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
+from kestrel_sql.spark.state.stored_rows import BLOB_AT
 
 _MANIFEST, _TABLES = "MANIFEST-", "SSTs"
 _AT_ONCE = 16
@@ -32,8 +35,8 @@ class _Manifest:
         return f"manifest {self.number} of {self.size:,} bytes"
 
 
-def replaced_archives(checkpoint: CheckpointPath, version: int, *, is_complete: bool) -> Iterator[str]:
-    """Return which archives that a query would load as of a version are older than the archive before them.
+def replaced_files(checkpoint: CheckpointPath, version: int, *, is_complete: bool) -> Iterator[str]:
+    """Return which files of state that a query would load as of a version are those of earlier versions.
 
     Args:
         checkpoint: the folder of the checkpoint.
@@ -45,7 +48,12 @@ def replaced_archives(checkpoint: CheckpointPath, version: int, *, is_complete: 
     ]
     levels = len({operator for operator, _ in partitions})
     with ThreadPoolExecutor(_AT_ONCE if isinstance(checkpoint, StorePath) else 1) as pool:
-        flaws = pool.map(lambda each: _flaw(each[1], version, is_complete=is_complete), partitions)
+        flaws = pool.map(
+            lambda each: (
+                _flaw(each[1], version, is_complete=is_complete) or next(_replaced_changelogs(each[1], version), None)
+            ),
+            partitions,
+        )
         for (operator, partition), flaw in zip(partitions, flaws, strict=True):
             if flaw is not None:
                 yield f"partition {partition.name} of the state of level {levels - int(operator.name)}: {flaw}"
@@ -66,6 +74,15 @@ def _flaw(partition: CheckpointPath, version: int, *, is_complete: bool) -> str 
                 " restore the file from a copy of the checkpoint"
             )
     return None
+
+
+def _replaced_changelogs(partition: CheckpointPath, version: int) -> Iterator[str]:
+    for number in range(archived_version(partition, version) + 1, version + 1):
+        # All pages of a changelog have the number of its batch; those of older releases have none.
+        value = first_value(partition, number, BLOB_AT + STAMP_SIZE)
+        batch = None if value is None else batch_and_state(value[BLOB_AT:])[0]
+        if batch not in (None, number - 1):
+            yield (f"{number}.changelog is that of batch {batch} and not that of batch {number - 1}; {RESTORE}")
 
 
 def _has_later_tables(partition: CheckpointPath, version: int) -> bool:

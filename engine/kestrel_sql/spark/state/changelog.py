@@ -95,6 +95,22 @@ def read_changelog(partition: CheckpointPath, version: int) -> Changelog:
     return Changelog(file, dict(_records(file, blocks, 2 + at)), blocks)
 
 
+def first_value(partition: CheckpointPath, version: int, size: int) -> bytes | None:
+    """Return up to so many bytes of the first value that a batch put; None if it put none, or the file is damaged.
+
+    Spark says what is wrong with a file that it cannot read.
+    """
+    file = partition / f"{version}.changelog"
+    try:
+        blocks = _Blocks(file, file.read_bytes())
+        begin = 2 + _VERSION_SIZE.unpack(blocks.read(0, 2))[0]
+        puts = (place for _, place in _records(file, blocks, begin) if place is not None)
+        place = next(puts, None)
+        return None if place is None else blocks.read(place[0], min(size, place[1]))
+    except (CheckpointError, OSError):
+        return None
+
+
 def _records(file: CheckpointPath, blocks: _Blocks, at: int) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
     while (kind := blocks.read(at, 1)[0]) != _END:
         if kind not in (_PUT, _DELETE):

@@ -18,11 +18,12 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kestrel_sql.operators.operator import State
-from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.operators.state_codec import batch_and_state, dump_state, stamped
 from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import are_blobs, in_chunks, read_rows, write_rows
 from kestrel_sql.spark.io.columns import widened
@@ -93,11 +94,19 @@ class Host(StatefulProcessor):
         yield from self._runner.run(rows, task, state)
         dumped = dump_state(state)
         # A join that only looks rows up leaves the page as it was.
-        if stored is None or dumped != bytes(stored[0]):
-            self._state.update((dumped,))
+        if stored is None or dumped != batch_and_state(bytes(stored[0]))[1]:
+            batch = _batch()
+            self._state.update((dumped if batch is None else stamped(batch, dumped),))
 
     def close(self) -> None:
         """Do nothing: no resources are open."""
+
+
+def _batch() -> int | None:
+    """The number of the micro-batch; a start looks for it in changelogs, whose only other number is their name."""
+    context = TaskContext.get()
+    number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    return None if number is None else int(number)
 
 
 @dataclass(frozen=True, slots=True)

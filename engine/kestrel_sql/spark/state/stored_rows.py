@@ -21,6 +21,10 @@ _HEAD = 16
 """The size of the head of that row, without the encoding; the bytes follow, filled up to words of 8 bytes."""
 
 
+BLOB_AT = _BLOB.size
+"""Where the blob begins in the value of a page."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPage:
     """The blob of one page."""

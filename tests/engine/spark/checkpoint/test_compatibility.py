@@ -242,11 +242,27 @@ def test_a_damaged_file_of_the_state_is_refused(runner: ResumableRunner, checkpo
     assert "the state of level 1 cannot be read" in refusal(runner, checkpoint, SUM)
 
 
+@pytest.mark.rules("E12.10")
+def test_an_older_changelog_in_the_place_of_a_later_one_is_refused(runner: ResumableRunner) -> None:
+    changelogs = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+    runner.spark.conf.set(changelogs, "true")
+    query = runner.open(pipeline(SUM))
+    for at in range(5):
+        query.advance(records(at, at + 1))
+    runner.spark.conf.unset(changelogs)
+    check_start(lambda: runner.spark, pipeline(SUM), query.checkpoint)
+    partition = query.checkpoint / "state" / "0" / "0"
+    shutil.copyfile(partition / "2.changelog", partition / "5.changelog")
+    assert (
+        "partition 0 of the state of level 1: 5.changelog is that of batch 1 and not that of batch 4; restore the file"
+    ) in refusal(runner, query.checkpoint, SUM)
+
+
 @pytest.mark.parametrize(
     ("blob", "said"),
     [
         pytest.param(b"", "is damaged: it is empty", marks=pytest.mark.nightly),
-        (b"\x63\x80", "has version 99; this release reads 1 to 4"),
+        (b"\x63\x80", "has version 99; this release reads 1 to 5"),
         pytest.param(b"\x01\xc1", "is damaged", marks=pytest.mark.nightly),
         pytest.param(b"\x01\x90", "is damaged: expected a dict, got list", marks=pytest.mark.nightly),
     ],

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from kestrel_sql.spark.state.archive_order import replaced_archives
+from kestrel_sql.spark.state.archive_order import replaced_files
 
 
 def archive(partition: Path, version: int, manifest: int, size: int, tables: Sequence[int]) -> None:
@@ -38,12 +38,12 @@ def checkpoint(tmp_path: Path) -> Path:
 def replaced(checkpoint: Path, version: int, older: int, *, by: int = 4, partition: str = "0") -> list[str]:
     folder = checkpoint / "state" / "0" / partition
     shutil.copyfile(folder / f"{older}.zip", folder / f"{version}.zip")
-    return list(replaced_archives(checkpoint, by, is_complete=True))
+    return list(replaced_files(checkpoint, by, is_complete=True))
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 9])
 def test_archives_in_their_order_are_no_flaw(checkpoint: Path, version: int) -> None:
-    assert list(replaced_archives(checkpoint, version, is_complete=version > 3)) == []
+    assert list(replaced_files(checkpoint, version, is_complete=version > 3)) == []
 
 
 @pytest.mark.parametrize(("version", "older"), [(4, 1), (4, 2), (4, 3), (3, 1), (3, 2)])
@@ -64,11 +64,11 @@ def test_tables_of_a_batch_that_was_begun_are_no_flaw(checkpoint: Path) -> None:
     folder = checkpoint / "state" / "0" / "1"
     (folder / "4.zip").unlink()
     (folder / "SSTs" / "000010-1.sst").touch()
-    assert list(replaced_archives(checkpoint, 3, is_complete=False)) == []
-    (flaw,) = replaced_archives(checkpoint, 3, is_complete=True)
+    assert list(replaced_files(checkpoint, 3, is_complete=False)) == []
+    (flaw,) = replaced_files(checkpoint, 3, is_complete=True)
     assert flaw.startswith("partition 1 of")
 
 
 def test_what_is_no_archive_is_left_to_spark(checkpoint: Path) -> None:
     (checkpoint / "state" / "0" / "0" / "4.zip").write_bytes(b"PK")
-    assert list(replaced_archives(checkpoint, 4, is_complete=True)) == []
+    assert list(replaced_files(checkpoint, 4, is_complete=True)) == []

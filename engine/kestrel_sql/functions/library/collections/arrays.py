@@ -11,7 +11,7 @@ from kestrel_sql.functions.values.equality import distinct, equality_key, sort_k
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import whole
-from kestrel_sql.types.sql_types import BYTES, DATE, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
+from kestrel_sql.types.sql_types import BYTES, DATE, INTEGER, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 Items = list[Any] | None
 _NO_TEXT = (BYTES, DATE, TIME, TIMESTAMP)
@@ -195,17 +195,23 @@ def slice_(items: Items, start: int | None, end: int | None) -> Items:
     "(start BIGINT NOT NULL, end BIGINT NOT NULL) -> ARRAY<BIGINT>",
     "(start BIGINT NOT NULL, end BIGINT NOT NULL, step INT NOT NULL) -> ARRAY<BIGINT>",
     nulls=Nulls.BODY,
+    with_types=True,
 )
-def generate_series(start: int, end: int, step: int | None = None) -> list[int]:
+def generate_series(types: CallTypes, start: int, end: int, step: int | None = None) -> list[int]:
     """Return the numbers from `start` to `end`, both included, in steps of `step`.
 
     The default step is 1, or -1 if `end` is not greater than `start`. It is an error if the step is 0 or has the wrong
-    sign, or if there are more than 1048576 numbers.
+    sign, or if there are more than 1048576 numbers. The distance is cut to the bits of the numbers, its count to 32.
 
     Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
     """
-    by = step if step is not None else 1 if end > start else -1
-    if by == 0 or (end > start and by < 0) or (end < start and by > 0):
+    bits = 32 if types.returns == Array(INTEGER) else 64
+    distance = wrap_integer(end - start, bits)
+    by = step if step is not None else 1 if distance > 0 else -1
+    if by == 0 or (distance > 0 and by < 0) or (distance < 0 and by > 0):
         raise ValueError("the step of GENERATE_SERIES has the wrong sign or is zero")
-    check_size(abs(end - start) // abs(by), MAX_ITEMS - 1)
-    return list(range(start, end + (1 if by > 0 else -1), by))
+    count = wrap_integer(distance // by, 32) + 1
+    if count < 0:
+        raise ValueError("GENERATE_SERIES has too many numbers")
+    check_size(count, MAX_ITEMS)
+    return [wrap_integer(start + at * by, bits) for at in range(count)]

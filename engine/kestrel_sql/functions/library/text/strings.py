@@ -10,7 +10,7 @@ from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import check_size
 from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
-from kestrel_sql.java.numbers import wrap_integer
+from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
 
@@ -255,11 +255,21 @@ def split(value: str, delimiter: str) -> list[str]:
 def split_bytes(value: bytes, delimiter: bytes) -> list[bytes]:
     """Split at every `delimiter` and keep empty parts; an empty delimiter splits into single bytes.
 
+    As in ksqlDB, a delimiter of several bytes is found by its first byte once more bytes than it has are before it.
+
     Example: FROM_BYTES(SPLIT(TO_BYTES('01ff02', 'hex'), TO_BYTES('ff', 'hex'))[2], 'hex') -> '02'
     """
-    if delimiter:
-        return value.split(delimiter)
-    return [value[i : i + 1] for i in range(len(value))] or [b""]
+    if not delimiter:
+        return [value[i : i + 1] for i in range(len(value))] or [b""]
+    size, start, at = len(delimiter), 0, 0
+    parts = []
+    while at + size <= len(value):
+        # ksqlDB compares the rest of the delimiter with the bytes at its own place, not behind its first byte.
+        if value[at] == delimiter[0] and value[at:size] == delimiter[at:]:
+            parts.append(value[start:at])
+            start = at + size
+        at = max(at + 1, start)
+    return [*parts, value[start:]]
 
 
 @scalar(
@@ -302,16 +312,13 @@ def substring(value: str | bytes, position: int, length: int | None = None) -> s
     return _joined(given[start : max(start, end)])
 
 
-_CONTROL = "".join(map(chr, range(33)))
-
-
 @scalar("(input STRING) -> STRING", display_name="trim")
 def trim(value: str) -> str:
     r"""Remove spaces and control characters at both ends.
 
     Example: TRIM('  a b ') -> 'a b'
     """
-    return value.strip(_CONTROL)
+    return value.strip(JAVA_BLANKS)
 
 
 @scalar("(s STRING) -> STRING", display_name="md5")
