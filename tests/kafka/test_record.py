@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,9 +68,10 @@ def test_a_case_from_a_broker(
     emails = [each.value["EMAIL"] for each in case.inputs[:2]]  # type: ignore[index,call-overload]
     assert all(str(email) in printed for email in emails), "the same masks again"
     assert main(["record", *arguments, "--write", str(file)]) == ExitCode.USAGE
-    script.write_text(script.read_text().replace("value_format='JSON'", "value_format='AVRO'"))
-    capsys.readouterr()
-    assert main(["record", *arguments]) != ExitCode.OK
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"the schema of {orders}-value needs a schema registry, and none is configured" in said
-    assert "--schema-registry URL" in said
+    for format in ("AVRO", "JSON_SR", "PROTOBUF"):
+        script.write_text(re.sub("value_format='[A-Z_]+'", f"value_format='{format}'", script.read_text()))
+        capsys.readouterr()
+        assert main(["record", *arguments]) != ExitCode.OK
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"the schema of {orders}-value needs a schema registry, and none is configured" in said
+        assert "--schema-registry URL" in said
