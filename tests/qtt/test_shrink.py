@@ -19,6 +19,7 @@ from kestrel_qtt.cases.model import (
     SourceState,
     TopicState,
 )
+from kestrel_qtt.cases.read_yaml import parse_yaml
 from kestrel_qtt.cli.case_text import case_text
 from kestrel_qtt.cli.main import main
 from kestrel_qtt.drivers.driver import RunOptions
@@ -143,6 +144,15 @@ def test_a_statement_of_several_lines_stays_readable(tmp_path: Path) -> None:
     (case,) = load(file).cases
     assert case.statements == tuple(statements)
     assert "      - |-\n        CREATE STREAM S\n          (A INT);\n" in text
+
+
+def test_characters_that_yaml_does_not_read_are_escaped() -> None:
+    document = {
+        "name": "breaks",
+        "statements": ["A\u2028B", "A"],
+        "inputs": [{"value": {"\u2028": "\x85\ufeff"}}],
+    }
+    assert parse_yaml(case_text(document)).value == {"tests": [document]}
 
 
 def test_a_case_that_passes_is_not_shrunk() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
 from kestrel_qtt.judge.json_text import write_json
+
+_SIMPLE = re.compile(r"[A-Za-z][^\n:#'\"{}\[\]]*(?:'[^\n:#\"{}\[\]]*)*")
+
+_UNREAD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
+"""What breaks lines in YAML or is left out, though JSON has it as it is."""
 
 
 def case_text(document: Mapping[str, object]) -> str:
@@ -31,6 +35,7 @@ def _item(value: object) -> str:
 
 def _flow(value: object) -> str:
     """Return a value as JSON, which YAML reads too; plain where it is a simple statement."""
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z][^\n:#'\"{}\[\]]*(?:'[^\n:#\"{}\[\]]*)*", value):
+    if isinstance(value, str) and not _UNREAD.search(value) and _SIMPLE.fullmatch(value):
         return value
-    return write_json(value) if not isinstance(value, str) else json.dumps(value, ensure_ascii=False)  # type: ignore[arg-type]
+    text = write_json(value)  # type: ignore[arg-type]
+    return _UNREAD.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
