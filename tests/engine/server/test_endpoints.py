@@ -91,8 +91,12 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     *(
         ("POST", path, {member: bad}, 400, 40000, member)
         for path, member in (
-            *(("/ksql", each) for each in ("ksql", "streamsProperties", "sessionVariables", "commandSequenceNumber")),
-            *(("/query", each) for each in ("ksql", "streamsProperties", "sessionVariables")),
+            ("/ksql", "commandSequenceNumber"),
+            *(
+                (path, each)
+                for path in ("/ksql", "/query")
+                for each in ("ksql", "streamsProperties", "requestProperties", "sessionVariables")
+            ),
             *(("/query-stream", each) for each in ("sql",)),
             *(("/close-query", each) for each in ("queryId",)),
         )
@@ -100,7 +104,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ),
     *(
         ("POST", "/query-stream", {"sql": SELECT, member: bad}, 400, 40000, member)
-        for member in ("properties", "sessionVariables")
+        for member in ("properties", "requestProperties", "sessionVariables")
         for bad in (0, False, "", [])
     ),
     *(

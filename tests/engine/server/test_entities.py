@@ -91,8 +91,8 @@ def test_arguments_have_the_names_that_they_have_in_ksqldb() -> None:
             (each["name"], each["type"][6:-1] if each["variadic"] else each["type"]) for each in variation["parameters"]
         )
         asked.setdefault(variation["name"].upper(), set()).add(given)
-    # ksqlDB's names for MASK are sentences, and its TOPK has no variation for one column.
-    known = [name for name in FUNCTIONS if name in asked and "MASK" not in name and name != "TOPK"]
+    # ksqlDB's TOPK has no variation for one column.
+    known = [name for name in FUNCTIONS if name in asked and name != "TOPK"]
     assert len(known) > 100
     other = {name: set(arguments(name)) - asked[name] - {()} for name in known}
     assert {name: found for name, found in other.items() if found} == {}
@@ -109,6 +109,7 @@ def test_a_function_shows_every_variation_with_named_arguments_and_a_category() 
     assert arguments("correlation")[0] == (("val1", "INT"), ("val2", "INT"))
     assert (("val1", "T"), ("earliestN", "INT")) in arguments("earliest_by_offset")
     assert arguments("dateadd")[0][0] == ("unit", "INTERVAL UNIT")
+    assert arguments("mask_left")[0][1] == ("number of characters to mask from the start", "INT")
     categories = {each["name"]: each["category"] for each in function_names(FUNCTIONS)}
     assert (categories["MAX"], categories["EXPLODE"], categories["LPAD"]) == ("AGGREGATE", "TABLE", "STRING")
     assert "" not in categories.values()

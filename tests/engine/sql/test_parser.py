@@ -179,7 +179,7 @@ def test_spans_count_lines_and_columns_from_1() -> None:
 
 
 def test_a_script_keeps_text_and_span_of_each_statement() -> None:
-    first, second = parse_script("-- a note\nSET 'a'='b'; --@ directive\n\n /* ; */ DROP TYPE t ;;\n")
+    first, second = parse_script("-- a note\nSET 'a'='b'; --@ directive\n\n /* ; */ DROP TYPE t ;\n")
     assert first.text == "SET 'a'='b';"
     assert first.span == Span(2, 1, 2, 13)
     assert second.text == "DROP TYPE t ;"
@@ -199,7 +199,14 @@ def test_test_statements_need_to_be_enabled() -> None:
         parse_script("RUN SCRIPT 'x';")
 
 
-@pytest.mark.parametrize("text", ["", ";", "SET 'a'='b'; SET 'c'='d';"])
+@pytest.mark.rules("E7.1")
+@pytest.mark.parametrize(("text", "column"), [(";", 1), (" ; ", 2), ("DROP TYPE t;;", 13), ("/* ; */;DROP TYPE t;", 8)])
+def test_a_semicolon_without_a_statement_is_a_syntax_error(text: str, column: int) -> None:
+    with pytest.raises(SqlSyntaxError, match=rf"^line 1:{column}: Syntax Error\nUnknown statement ';'\n"):
+        parse_script(text)
+
+
+@pytest.mark.parametrize("text", ["", "SET 'a'='b'; SET 'c'='d';"])
 def test_parse_statement_accepts_exactly_one(text: str) -> None:
     with pytest.raises(SqlSyntaxError, match="expected one statement"):
         parse_statement(text)

@@ -32,6 +32,22 @@ _CATEGORIES = {
 }
 """The categories of the modules of the library; everything else is OTHER."""
 
+_MASKS = {
+    "input": "input STRING to be masked",
+    "upper": "upper-case mask, or NULL to use default",
+    "lower": "lower-case mask, or NULL to use default",
+    "digit": "digit mask, or NULL to use default",
+    "other": "mask for other characters, or NULL to use default",
+}
+_MASKED = {
+    "MASK": "",
+    "MASK_LEFT": "number of characters to mask from the start",
+    "MASK_RIGHT": "number of characters to mask before the end",
+    "MASK_KEEP_LEFT": "number of characters to keep unmasked at the start",
+    "MASK_KEEP_RIGHT": "number of characters to keep unmasked at the end",
+}
+"""What ksqlDB names the counts of the functions that mask: it shows descriptions as the names of their arguments."""
+
 
 def function_names(functions: Registry) -> list[dict[str, Any]]:
     """All functions by name."""
@@ -83,6 +99,8 @@ def _type(pattern: object) -> str:
 
 def _argument(parameter: Parameter, at: int, function: Function) -> str:
     """The name of an argument; ksqlDB gives the columns of an aggregate none of their own."""
+    if function.name in _MASKED:
+        return _MASKS.get(parameter.name, _MASKED[function.name])
     return f"val{at}" if isinstance(function, Aggregate) and not parameter.literal else parameter.name or f"col{at}"
 
 

@@ -108,6 +108,7 @@ def ksql_request(body: Mapping[str, Any]) -> Request:
         ApiError: a field has the wrong type.
     """
     sequence = body.get("commandSequenceNumber")
+    object_of(body, "requestProperties")
     if sequence is not None and (type(sequence) is not int or not -_LONG <= sequence < _LONG):
         raise ApiError(BAD_REQUEST, "commandSequenceNumber must be a whole number of 64 bits")
     return Request(
@@ -128,6 +129,7 @@ def query_request(body: Mapping[str, Any]) -> Request:
         raise ApiError(
             BAD_REQUEST, "Missing required creator property 'sql': the body must have a member `sql` with one statement"
         )
+    object_of(body, "requestProperties")
     return Request(text=body["sql"], properties=object_of(body, "properties"), variables=_variables(body))
 
 

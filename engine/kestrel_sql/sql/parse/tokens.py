@@ -71,7 +71,7 @@ def _tokens(lexer: Lark, state: LexerState) -> Iterator[Token]:
 
 
 def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
-    """Split a script at its semicolons; skip empty statements.
+    """Split a script at its semicolons.
 
     A character that starts no token costs its statement, which has an `error`; the next one is read as usual.
 
@@ -88,8 +88,9 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
                     if len(current) > MAX_TOKENS:
                         raise too_large(span_of(token))
                     continue
-                if current:
-                    yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
+                # A semicolon without a statement is one that does not parse.
+                current = current or [token]
+                yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
                 current = []
             break
         except UnexpectedCharacters as error:
