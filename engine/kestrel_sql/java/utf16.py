@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 _HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_PASS = "surrogatepass"
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def units(text: str) -> str:
@@ -26,7 +26,19 @@ def _halves(match: re.Match[str]) -> str:
 
 def whole(text: str) -> str:
     """Join the halves of characters; a half without the other one stays."""
-    return text if text.isascii() else text.encode("utf-16-be", _PASS).decode("utf-16-be", _PASS)
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-16-be")
+    except UnicodeEncodeError:
+        # The handler `surrogatepass` holds Python's lock for seconds where there are millions of halves.
+        return _PAIR.sub(_joined, text)
+    return text
+
+
+def _joined(match: re.Match[str]) -> str:
+    pair = match[0]
+    return chr(0x10000 + ((ord(pair[0]) - 0xD800) << 10) + ord(pair[1]) - 0xDC00)
 
 
 def encodable(text: str) -> str:

@@ -12,6 +12,7 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.functions.registry import Registry
+from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.operators.operator import Key
 from kestrel_sql.operators.table_rows import StoredRow, table_rows
 from kestrel_sql.operators.tables.previous_row import Materialise
@@ -21,6 +22,9 @@ from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.topics.records import Record
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import SqlType
+
+_MANY = 10_000
+"""From how many rows on a piece of a batch is not followed by a larger one."""
 
 
 class ProcessTable:
@@ -58,10 +62,20 @@ class ProcessExecution:
         return self._query.graph.ends[0].window
 
     def advance(self, records: Sequence[Record]) -> Output:
-        """Process further records, and return the output for them."""
-        output = Output()
+        """Process further records, and return the output for them.
+
+        They come in pieces, which are small where table functions make many rows of each record.
+
+        Raises:
+            WorkTimeError: it takes too long for a request.
+        """
+        output, at, size = Output(), 0, 1
         with self._reading:
-            self._query.process(records, output)
+            while at < len(records):
+                check_work()
+                before = len(output.records)
+                self._query.process(records[at : at + size], output)
+                at, size = at + size, 2 * size if len(output.records) - before < _MANY else 1
         return output
 
     def upgrade(self, run: QueryRun) -> None:

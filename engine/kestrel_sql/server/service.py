@@ -183,9 +183,11 @@ class Service(Protocol):
         ...
 
     async def parse(
-        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None], most: int
     ) -> Sequence[ParsedStatement]:
         """Parse the text of a request with its variables, and check the statements beside the event loop.
+
+        A text that has more than `most` statements is read no further than one beyond them.
 
         Raises:
             ApiError: the text is not SQL, or `check` refuses it.

@@ -122,14 +122,14 @@ class Session:
     counter: int = 0
     partitions: dict[str, int] = field(default_factory=dict)
 
-    def parse(self, text: str) -> tuple[ParsedStatement, ...]:
-        """Parse a script.
+    def parse(self, text: str, most: int | None = None) -> tuple[ParsedStatement, ...]:
+        """Parse a script, or its first `most` statements.
 
         Raises:
             SqlSyntaxError: the script has a syntax error; names the first one.
         """
         substitute = self.config.flag("ksql.variable.substitution.enable")
-        return parse_script(text, self.variables if substitute else None)
+        return parse_script(text, self.variables if substitute else None, most=most)
 
     def execute(self, parsed: ParsedStatement) -> Executed:
         """Plan a statement and execute the plan.

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from decimal import Decimal
 
 import pytest
 
+from kestrel_sql.formats.json.text import write_fast
 from kestrel_sql.formats.table import encoder
 from tests.engine.formats.samples import spec
 
@@ -25,6 +27,15 @@ from tests.engine.formats.samples import spec
 )
 def test_values(column: str, value: object, text: str) -> None:
     assert encoder(spec("JSON", column))((value,)) == f'{{"A":{text}}}'.encode()
+
+
+def test_a_message_takes_no_more_memory_than_its_bytes() -> None:
+    tracemalloc.start()
+    try:
+        kept = [write_fast({"A": number}) for number in range(1000)]
+        assert tracemalloc.get_traced_memory()[0] < 200 * len(kept)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.rules("U4.9")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kestrel_sql.java.regex.time_limit import WorkTimeError, work_limit
 from kestrel_sql.queries.running import Turn
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.topics.records import Record
 
 TEXT = """
@@ -42,6 +44,30 @@ def test_a_query_takes_turns_however_many_records_wait() -> None:
         engine.advance(name)
     assert left[:3] == [5_000, 4_999, 4_997]
     assert engine.progress()[name][:3] == (5_000, 5_000, 0)
+
+
+@pytest.mark.rules("R14.5")
+def test_a_pull_query_of_many_rows_a_record_ends_in_time() -> None:
+    engine = ServedEngine(Session(), by_time=True)
+    *made, parsed = engine.parse(f"{TEXT} SELECT EXPLODE(GENERATE_SERIES(1, 20000)) AS n FROM s;")
+    for each in made:
+        engine.define(engine.session.plan(each))
+    for number in range(1_000):
+        engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
+    assert isinstance(parsed.statement, Query)
+    planned = engine.plan(parsed.statement, engine.session.config, "q")
+    with work_limit(0.1), pytest.raises(WorkTimeError):
+        engine.pull(planned, engine.session.config)
+
+
+@pytest.mark.rules("R14.5")
+def test_a_large_statement_is_planned_in_time() -> None:
+    columns = ", ".join(f"v + {number}" for number in range(3_000))
+    engine = ServedEngine(Session(), by_time=True)
+    made, _, parsed = engine.parse(f"{TEXT} CREATE TABLE t AS SELECT COUNT(*) AS n FROM s GROUP BY {columns};")
+    engine.define(engine.session.plan(made))
+    with work_limit(0.05), pytest.raises(WorkTimeError):
+        engine.session.plan(parsed)
 
 
 @pytest.mark.rules("R14.5")

@@ -33,6 +33,9 @@ ORDERS = (
     "CREATE STREAM orders (id INT KEY, item STRING) WITH (kafka_topic='orders', value_format='JSON', partitions=1);"
 )
 SELECT = "SELECT * FROM orders LIMIT 0;"
+NESTED: Any = []
+for _ in range(300):
+    NESTED = [NESTED]
 NO_INSERTS = {"ksql.insert.into.values.enabled": False}
 
 
@@ -107,6 +110,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
         for member in ("properties", "requestProperties", "sessionVariables")
         for bad in (0, False, "", [])
     ),
+    ("POST", "/ksql", {"ksql": "LIST TYPES;", "sessionVariables": {"a": NESTED}}, 400, 40000, "sessionVariables"),
     *(
         ("POST", "/query-stream", {"sql": SELECT, "properties": {"auto.offset.reset": bad}}, 400, 40000, "auto.offset")
         for bad in ({}, [{}], [["earliest"]], False)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kestrel_sql.errors import SqlSyntaxError
@@ -77,6 +79,16 @@ def test_a_value_is_replaced_where_it_is_defined_and_not_where_it_is_used() -> N
 )
 def test_defaults_and_escapes_in_strings(text: str, replaced: str) -> None:
     assert last_statement(f"SET 'k' = '{text}';", b="c") == parse_statement(f"SET 'k' = '{replaced}'")
+
+
+def test_variables_that_stand_for_too_much_are_refused_before_they_are_filled_in() -> None:
+    values = {"a": "x" * 1000, "b": "'" + "x" * 1000 + "'"}
+    for text in (f"SET 'k' = '{'${a}' * 1001}';", f"SELECT {', '.join(['${b}'] * 1001)} FROM s;"):
+        with pytest.raises(SqlSyntaxError, match="may stand for 1000000 letters"):
+            parse_script(text, values)
+    growing = "".join(f"DEFINE {new} = '{f'${{{old}}}' * 100}';" for old, new in pairwise("acdef"))
+    with pytest.raises(SqlSyntaxError, match="may stand for 1000000 letters"):
+        parse_script(growing, values)
 
 
 def test_without_variables_nothing_is_replaced() -> None:

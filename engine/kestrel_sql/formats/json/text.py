@@ -72,7 +72,8 @@ def read_fast(data: bytes) -> Any:
 def write_fast(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
     """Write what orjson can write; half of a surrogate pair, which is no UTF-8, becomes its escape."""
     try:
-        return orjson.dumps(value, default, option)
+        # What orjson returns keeps the 4 KiB that it was written in, and messages are kept for long.
+        return memoryview(orjson.dumps(value, default, option)).tobytes()
     except orjson.JSONEncodeError:
         return _with_escapes(value, default, option)
 

@@ -59,16 +59,18 @@ def _check_has_group_by(analysis: Analysis, aggregates: tuple[FunctionCall, ...]
 
 
 def _check_group_by(scope: Scope, group_by: tuple[Expression, ...], types: Types) -> None:
-    for number, expression in enumerate(group_by):
+    seen: set[Expression] = set()
+    for expression in group_by:
         for call in calls(expression, types.is_aggregate):
             raise StatementError(
                 f"GROUP BY does not support aggregate functions: {call.name} is an aggregate function.",
                 span=expression.span,
             )
-        if expression in group_by[:number]:
+        if expression in seen:
             raise StatementError(f"Duplicate GROUP BY expression: {scope.written(expression)}", span=expression.span)
         if isinstance(expression, NullLiteral):
             raise StatementError("GROUP BY does not support NULL.", span=expression.span)
+        seen.add(expression)
 
 
 def _is_grouped(expression: Expression, grouped: Sequence[Expression], bounds: frozenset[str], types: Types) -> bool:

@@ -110,11 +110,11 @@ def _check_types(analysis: Analysis, relation: Relation, types: Types) -> None:
     columns = {**relation.scope, **{column.name: column.type for column in own_bounds}}
     as_written = analysis.scope.as_written
     prepare = _with_default(as_written(_row_time(analysis)), types)
+    scope = {**columns, **analysis.scope.columns_as_written()}
     for expression in analysis.group_by or ():
-        types.of(as_written(expression), {**columns, **analysis.scope.columns_as_written()})
+        types.of(as_written(expression), scope)
     check_items(analysis, columns, types, prepare)
     if analysis.having is not None:
-        scope = {**columns, **analysis.scope.columns_as_written()}
         check_predicate(prepare(as_written(analysis.having)), "HAVING", scope, types)
 
 
@@ -162,7 +162,7 @@ class _Results:
     def __init__(self, arguments: _Arguments, types: Types, prepared: Relation) -> None:
         self._arguments = arguments
         self._types = types
-        self._prepared = prepared
+        self._scope = prepared.scope
         self.calls: list[FunctionCall] = []
 
     def extract(self, expression: Expression) -> Expression:
@@ -171,7 +171,7 @@ class _Results:
     def _rule(self, node: Expression) -> Expression | None:
         if not isinstance(node, FunctionCall) or not self._types.is_aggregate(node.name):
             return None
-        literals = self._types.overload(node, self._prepared.scope).literals
+        literals = self._types.overload(node, self._scope).literals
         arguments = (a if i in literals else self._arguments.column(a) for i, a in enumerate(node.arguments))
         self.calls.append(FunctionCall(node.name, tuple(arguments)))
         return ColumnRef(f"KSQL_AGG_VARIABLE_{len(self.calls) - 1}")
@@ -225,7 +225,8 @@ def _aggregate(
 def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
     if not relation.is_table:
         return
-    overloads = ((call.name, types.overload(call, relation.scope).function) for call in functions)
+    scope = relation.scope
+    overloads = ((call.name, types.overload(call, scope).function) for call in functions)
     names = sorted({name for name, overload in overloads if isinstance(overload, Aggregate) and not overload.undoable})
     if names:
         raise StatementError(
@@ -235,9 +236,8 @@ def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], typ
 
 
 def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
-    states = tuple(
-        Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, relation.scope)) for i, call in enumerate(functions)
-    )
+    scope = relation.scope
+    states = tuple(Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, scope)) for i, call in enumerate(functions))
     if capabilities_of(relation.formats.value_format.format).check(states):
         raise FormatError(
             "One of the functions used in the statement has an intermediate type that the value format can not handle. "

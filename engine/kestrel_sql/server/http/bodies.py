@@ -165,10 +165,13 @@ def object_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: value if isinstance(value, str) else orjson.dumps(value).decode()
-        for name, value in object_of(body, "sessionVariables").items()
-    }
+    try:
+        return {
+            name: value if isinstance(value, str) else orjson.dumps(value).decode()
+            for name, value in object_of(body, "sessionVariables").items()
+        }
+    except orjson.JSONEncodeError as error:
+        raise ApiError(BAD_REQUEST, f"sessionVariables must be texts: {error}") from None
 
 
 def _too_large(limits: Limits) -> ApiError:

@@ -38,13 +38,13 @@ class Context:
         Raises:
             ApiError: it is no SQL, has too many statements, or is not allowed.
         """
-        return await self.service.parse(request, partial(self._check, principal_of(http)))
+        return await self.service.parse(request, partial(self._check, principal_of(http)), self.limits.statements)
 
     def _check(self, user: Principal, parsed: Sequence[ParsedStatement]) -> None:
         if len(parsed) > self.limits.statements:
             raise ApiError(
                 BAD_STATEMENT,
-                f"A request may have {self.limits.statements} statements, not {len(parsed)}",
+                f"A request may have {self.limits.statements} statements",
                 statement="",
             )
         for each in parsed:
@@ -56,7 +56,8 @@ class Context:
         Raises:
             ApiError: it is something else.
         """
-        (parsed,) = await self.service.parse(request, partial(self._check_one, principal_of(http), request.text))
+        check = partial(self._check_one, principal_of(http), request.text)
+        (parsed,) = await self.service.parse(request, check, self.limits.statements)
         return parsed
 
     def _check_one(self, user: Principal, text: str, parsed: Sequence[ParsedStatement]) -> None:

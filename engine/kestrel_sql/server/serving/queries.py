@@ -47,9 +47,11 @@ class Queries:
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     async def parse(
-        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None], most: int
     ) -> Sequence[ParsedStatement]:
-        """Parse the text of a request with its variables, and check the statements beside the event loop.
+        """Parse at most one more than `most` statements with the variables of a request, and check them.
+
+        It happens beside the event loop.
 
         Raises:
             ApiError: the text is not SQL, or `check` refuses it.
@@ -62,7 +64,7 @@ class Queries:
 
         def work() -> Sequence[ParsedStatement]:
             try:
-                parsed = scope.parse(request.text)
+                parsed = scope.parse(request.text, most + 1)
             except EngineError as error:
                 raise api_error(error, request.text, request.text) from error
             check(parsed)

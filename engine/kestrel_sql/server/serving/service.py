@@ -133,14 +133,16 @@ class ServedService:
         return State.ERROR if self._started.exception() else State.RUNNING
 
     async def parse(
-        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None]
+        self, request: Request, check: Callable[[Sequence[ParsedStatement]], None], most: int
     ) -> Sequence[ParsedStatement]:
         """Parse the text of a request with its variables, and check the statements beside the event loop.
+
+        A text that has more than `most` statements is read no further than one beyond them.
 
         Raises:
             ApiError: the text is not SQL, or `check` refuses it.
         """
-        return await self._queries.parse(request, check)
+        return await self._queries.parse(request, check, most)
 
     def source(self, name: str) -> Source | None:
         """The stream or table of that name."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall, Node
 
 N = TypeVar("N", bound=Node)
@@ -51,6 +52,7 @@ def _rewrite(node: Any, rule: Rule) -> Any:
 
 
 def _with_parts(node: Any, rule: Rule) -> Any:
+    check_work()
     changes = {}
     for name in _members(node):
         before = getattr(node, name)
@@ -68,6 +70,7 @@ def _members(node: Any) -> tuple[str, ...]:
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """Yield `expression` and all its parts, parents first, in the order of the text."""
+    check_work()
     waiting: list[Any] = [expression]
     while waiting:
         node = waiting.pop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -87,19 +88,20 @@ class ParsedStatement:
 
 
 def parse_script(
-    text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False
+    text: str, variables: Mapping[str, str] | None = None, *, test_statements: bool = False, most: int | None = None
 ) -> tuple[ParsedStatement, ...]:
     """Parse statements that each end with a semicolon; raise at the first error, whatever parsed before it.
 
     With `variables`, replace `${name}` references; DEFINE and UNDEFINE in the script change them. With None, replace
-    nothing. `test_statements` also accepts the statements of SQL tests (ASSERT VALUES, RUN SCRIPT).
+    nothing. `test_statements` also accepts the statements of SQL tests (ASSERT VALUES, RUN SCRIPT). What comes after
+    `most` statements is not looked at.
 
     Raises:
         SqlSyntaxError: at the first text that does not parse.
     """
     known = None if variables is None else Variables(variables)
     parsed = []
-    for piece in statements_of(text):
+    for piece in islice(statements_of(text), most):
         if piece.end is None and piece.error is None:
             raise _unfinished(piece)
         statement = _statement(piece, known, test_statements)

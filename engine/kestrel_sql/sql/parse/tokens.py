@@ -13,7 +13,7 @@ from lark.lexer import LexerState
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
-from kestrel_sql.sql.parse.nesting import MAX_TOKENS, too_large
+from kestrel_sql.sql.parse.nesting import MAX_FILLED, MAX_TOKENS, too_large
 from kestrel_sql.sql.parse.variables import Variables
 
 
@@ -144,10 +144,17 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
     """Replace variables in strings and as whole tokens; a new token has the span of its reference.
 
     Raises:
-        SqlSyntaxError: a reference outside of strings is undefined, or its value is not one identifier or literal.
+        SqlSyntaxError: a reference outside of strings is undefined, its value is not one identifier or literal, or all
+            of them are too large.
     """
     replaced: list[Token] = []
+    letters = 0
     for token in tokens:
+        letters += variables.letters(token.value) if "${" in token else 0
+        if letters > MAX_FILLED:
+            raise SqlSyntaxError(
+                f"The variables of a statement may stand for {MAX_FILLED} letters", span=span_of(token)
+            )
         if token.type == "STRING_VALUE" and "${" in token:
             replaced.append(token.update(value=variables.in_string_literal(token.value)))
         elif token.type == "VARIABLE":

@@ -39,6 +39,10 @@ class Variables:
         self._values = dict(values)
         self._by_key = {name.upper(): value for name, value in values.items()}
 
+    def letters(self, text: str) -> int:
+        """How many letters the references in a text stand for."""
+        return sum(len(self._by_key.get(match[2].upper(), "")) for match in _REFERENCE.finditer(text))
+
     @property
     def values(self) -> Mapping[str, str]:
         """The values by name, as it was written first."""
