@@ -14,6 +14,8 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.spark.runtime.worker_monitors import end_monitors
+
 _PAUSE_S = 0.2
 _SERVER = "GATEWAY_SERVER"
 """The name of py4j's server in Java for itself."""
@@ -65,6 +67,7 @@ class BatchCallback:
         """Make a callback."""
         self._call: Callable[[DataFrame, int], None] | None = call
         self._connections: dict[int, Any] = {}
+        self._spark: SparkSession | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Process a batch.
@@ -75,7 +78,8 @@ class BatchCallback:
         call = self._call
         if call is None:
             raise RuntimeError("a batch came after its query had ended")
-        context: Any = batch.sparkSession.sparkContext
+        self._spark = batch.sparkSession
+        context: Any = self._spark.sparkContext
         # The connection of the thread that calls.
         python: Any = context._gateway._gateway_client  # noqa: SLF001 - py4j has no other way
         connection = python.get_thread_connection()
@@ -85,8 +89,12 @@ class BatchCallback:
         call(batch, number)
 
     def close(self) -> None:
-        """Close the connections, and forget the function; the query must have ended."""
+        """Close what the query, which must have ended, leaves open, and forget the function."""
         self._call = None
+        if self._spark is not None:
+            with suppress(OSError, Py4JError):
+                end_monitors(self._spark)
+            self._spark = None
         while self._connections:
             _, (connection, java, other_end) = self._connections.popitem()
             # Its thread reads the end, and closes it. To close it here would wait for that thread.
