@@ -42,12 +42,14 @@ def test_a_call_waits_for_a_free_descriptor(monkeypatch: pytest.MonkeyPatch) -> 
 
 def monitors(jvm: Any) -> int:
     """How many threads look after the idle workers of a factory."""
-    return sum("Idle Worker Monitor" in thread.getName() for thread in jvm.java.lang.Thread.getAllStackTraces().keySet())
+    return sum(
+        "Idle Worker Monitor" in thread.getName() for thread in jvm.java.lang.Thread.getAllStackTraces().keySet()
+    )
 
 
 def test_threads_of_workers_on_the_driver_end_with_a_query(tmp_path: Path) -> None:
     spark = open_test_session()
-    jvm: Any = spark._jvm  # noqa: SLF001
+    jvm: Any = spark._jvm
     nothing = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
     factory = jvm.org.apache.spark.api.python.PythonWorkerFactory
     end_monitors(spark)
