@@ -180,6 +180,13 @@ class RegistryError(StatementError):
     code = "REGISTRY"
 
 
+class ConnectError(StatementError):
+    """A request that Kafka Connect refused with an HTTP status, or did not answer."""
+
+    code = "CONNECT"
+    status: int = 500
+
+
 class RegistryUnavailableError(RegistryError):
     """The schema registry did not answer in time; the statement or record that needed it may be correct."""
 

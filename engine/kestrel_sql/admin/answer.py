@@ -38,6 +38,11 @@ class Answer:
     limited: bool = False
     entity: Entity | None = None
 
+    @property
+    def warns(self) -> bool:
+        """Whether it says that a statement was not carried out as written."""
+        return self.entity is not None and (self.entity["@type"] == "warning_entity" or bool(self.entity["warnings"]))
+
 
 def message_answer(message: str) -> Answer:
     """Return an answer without rows."""

@@ -22,4 +22,8 @@ def answer_of(parsed: ParsedStatement, view: EngineView) -> Answer | None:
     if isinstance(parsed.statement, PrintTopic):
         return print_topic(parsed.statement, view)
     entity = entity_of(parsed.statement, parsed.text, view)
-    return None if entity is None else replace(shown(entity), entity=entity)
+    if entity is None:
+        return None
+    answer = shown(entity)
+    said = [answer.message, *(str(each["message"]) for each in entity["warnings"])]
+    return replace(answer, entity=entity, message="\n".join(filter(None, said)))

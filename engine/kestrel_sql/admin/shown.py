@@ -213,6 +213,18 @@ def _described(entity: Entity) -> Answer:
     return _sources([source]) if source["extended"] else _columns(source)
 
 
+def _connector(entity: Entity) -> Answer:
+    status = entity["status"]
+    rows = [
+        ("Name", status["name"]),
+        ("Class", entity["connectorClass"]),
+        ("Type", status["type"]),
+        ("State", status["connector"]["state"]),
+        *((f"Task {task['id']}", task["state"]) for task in status["tasks"]),
+    ]
+    return table(("Property", "Value"), rows)
+
+
 _KINDS: Mapping[str, Callable[[Entity], Answer]] = {
     "streams": _list("streams", {"Stream Name": "name", **_SOURCES}),
     "tables": _list("tables", {"Table Name": "name", **_SOURCES}),
@@ -230,6 +242,13 @@ _KINDS: Mapping[str, Callable[[Entity], Answer]] = {
     "describe_function": lambda entity: _rows([{**entity, **each} for each in entity["functions"]], _VARIATION),
     "type_list": _types,
     "variables": _list("variables", {"Variable Name": "name", "Value": "value"}),
+    "connector_list": _list(
+        "connectors", {"Connector Name": "name", "Type": "type", "Class": "className", "Status": "state"}
+    ),
+    "connector_plugins_list": _list("connectorsPlugins", {"Class": "className", "Type": "type", "Version": "version"}),
+    "connector_info": lambda entity: message_answer(f"Created connector {entity['info']['name']}"),
+    "connector_description": _connector,
+    "drop_connector": lambda entity: message_answer(f'Dropped connector "{entity["connectorName"]}"'),
     "assert_topic": _assertion,
     "assert_schema": _assertion,
 }

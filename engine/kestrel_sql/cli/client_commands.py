@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from lark import Token
 from rich.text import Text
 
 from kestrel_sql.cli.render import Display, show_error
-from kestrel_sql.errors import EngineError, StatementError, unreadable
+from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.plan.codec.plan_file import engine_version
-from kestrel_sql.sql.parse.parser import place_of, placed_text, statements_of
+from kestrel_sql.sql.parse.parser import statements_of
 from kestrel_sql.sql.parse.tokens import StatementTokens, span_of
+from kestrel_sql.sql.script_files import read_script, run_script, statement_text, words_of
 
 HELP = """Statements of ksqlDB: CREATE STREAM|TABLE … [AS SELECT …], INSERT INTO …, SELECT … [EMIT CHANGES] [LIMIT n],
 SHOW STREAMS|TABLES|TOPICS|QUERIES|FUNCTIONS|…, DESCRIBE name [EXTENDED], EXPLAIN …, PRINT topic, DROP …,
@@ -70,8 +70,24 @@ class ClientCommands:
                 return False
         return well
 
+    def execute_files(self, files: Sequence[Path]) -> bool:
+        """Execute scripts one after the other, up to EXIT, and return whether all went well.
+
+        Raises:
+            StatementError: a script cannot be read.
+        """
+        well = True
+        try:
+            for file in files:
+                well = self._script(file, read_script(file), (), is_named=len(files) > 1) and well
+                if not well and self.on_error is OnError.STOP:
+                    break
+        except Leave:
+            pass
+        return well
+
     def _execute(self, piece: StatementTokens, text: str, folder: Path, running: tuple[Path, ...]) -> bool:
-        words = [token.upper() if token.type == "IDENTIFIER" else token.type for token in piece.tokens]
+        words = words_of(piece)
         if words in _LEAVING:
             raise Leave
         try:
@@ -81,22 +97,25 @@ class ClientCommands:
                 case ["VERSION"]:
                     self.display.say(f"Version: {engine_version()}")
                 case ["RUN", "SCRIPT", "STRING_VALUE"]:
-                    return self._run_script(piece.tokens[2], folder, running)
+                    return self._run_script(piece, folder, running)
                 case ["SET", "CLI", *setting]:
                     self._set(setting, piece)
                 case _:
-                    return self.run(placed_text(piece.text, place_of(piece)))
+                    return self.run(statement_text(piece))
         except EngineError as error:
             error.span = error.span or span_of(piece.tokens[-1])
             show_error(self.display.notes, error, text)
             return False
         return True
 
-    def _run_script(self, name: Token, folder: Path, running: tuple[Path, ...]) -> bool:
-        path = name[1:-1].replace("''", "'")
-        file = (folder / path).resolve()
-        done = self.execute(_read(file, path, running), file.parent, (*running, file))
-        if not done:
+    def _run_script(self, piece: StatementTokens, folder: Path, running: tuple[Path, ...]) -> bool:
+        file, text = run_script(piece, folder, running)
+        return self._script(file, text, running, is_named=True)
+
+    def _script(self, file: Path, text: str, running: tuple[Path, ...], *, is_named: bool) -> bool:
+        real = file.resolve()
+        done = self.execute(text, real.parent, (*running, real))
+        if not done and is_named:
             self.display.notes.print(Text(f"  in the script {file}", "red"), soft_wrap=True)
         return done
 
@@ -112,15 +131,3 @@ class ClientCommands:
                     f"unknown setting of the command line: {piece.text.rstrip(';')}",
                     hint="SET CLI COLUMN-WIDTH 20, where 0 fits columns to their values, or SET CLI WRAP ON or OFF",
                 )
-
-
-def _read(file: Path, path: str, running: tuple[Path, ...]) -> str:
-    if file in running:
-        raise StatementError(f"the script {path} runs itself")
-    try:
-        script = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise StatementError(f"the script {path} cannot be read: {unreadable(error)}") from error
-    if not script.strip():
-        raise StatementError(f"the script {path} is empty")
-    return script

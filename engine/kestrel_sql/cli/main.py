@@ -30,7 +30,8 @@ EXAMPLES = """examples:
                                                         the same over the topics of a Kafka broker
   kestrel functions SUBSTRING                           what a function takes and gives
   kestrel broker --once make demo-kafka                 a Kafka broker for the time of a command, not for production
-  kestrel import app.sql                                which statements of a script would run, without running them
+  kestrel serve --file migrations --define ENV=test     the same, after the scripts of a folder
+  kestrel import app.ksql migrations --stubs mine.py    which statements of scripts would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},

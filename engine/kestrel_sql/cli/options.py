@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kestrel_sql.admin.connect import SKIP, URL
 from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.record_files import Inputs, InputShape
-from kestrel_sql.cli.registry_options import memory_registry_of
+from kestrel_sql.cli.registry_options import REGISTRY, memory_registry_of
 from kestrel_sql.cli.render import Form
 from kestrel_sql.cli.usage import one_of, refuse
-from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
@@ -37,6 +37,29 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
     )
     add_functions_option(parser)
+
+
+def add_script_options(parser: argparse._ActionsContainer) -> None:
+    """Declare what scripts of others need: their variables, and what to do about connectors."""
+    define = "a variable of the scripts, as DEFINE sets it; may be repeated"
+    parser.add_argument("--define", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=define)
+    skip = f"pass over statements about connectors, each with a warning; --set {URL}=URL has Kafka Connect run them"
+    parser.add_argument("--skip-connectors", action="store_true", help=skip)
+
+
+def config_of(arguments: argparse.Namespace, defaults: Mapping[str, object] | None = None) -> Config:
+    """Return the properties of the options, those of a schema registry apart.
+
+    Raises:
+        PropertyError: one does not exist, or does not take its value.
+    """
+    fixed = {name: value for name, value in arguments.set if name.startswith("ksql.connect.")}
+    skipped = {SKIP: "true"} if arguments.skip_connectors else {}
+    config = Config.of({**(defaults or {}), **fixed, **skipped})
+    for name, value in arguments.set:
+        if name not in fixed and not name.startswith(REGISTRY):
+            config = config.with_property(name, value)
+    return config
 
 
 def add_format_option(parser: argparse.ArgumentParser) -> None:
@@ -73,14 +96,15 @@ def _setting(text: str) -> tuple[str, str]:
 
 def memory_engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
     """Open an engine in memory as the options say, with what it is fed."""
-    config = Config.of({"auto.offset.reset": "earliest"})
-    for name, value in arguments.set:
-        config = config.with_property(name, value)
+    config = config_of(arguments, {"auto.offset.reset": "earliest"})
     files: dict[str, list[Path]] = {}
     for topic, file in arguments.input:
         files.setdefault(topic, []).append(file)
     session = Session(
-        config=config, registry=memory_registry_of(arguments), functions=functions_with(arguments.functions)
+        config=config,
+        registry=memory_registry_of(arguments),
+        functions=functions_with(arguments.functions),
+        variables=dict(arguments.define),
     )
     if not files:
         refuse(arguments, ("input_shape",), "without --input", "name the files with --input TOPIC=FILE")
@@ -91,7 +115,7 @@ def memory_engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:
 
 
 def execute_all(commands: ClientCommands, texts: Iterable[str], folder: Path) -> bool:
-    """Execute texts, and say whether all went well."""
+    """Execute texts, whose paths are relative to a folder, and say whether all went well."""
     well = True
     try:
         for text in texts:
@@ -106,17 +130,3 @@ def execute_all(commands: ClientCommands, texts: Iterable[str], folder: Path) ->
 def fails(arguments: argparse.Namespace, bad: BadRecords) -> bool:
     """Whether bad records make the command fail."""
     return BAD_RECORDS in arguments.fail_on and bad.total > 0
-
-
-def text_of(path: Path | None) -> str | None:
-    """Return the text of a file, None without one.
-
-    Raises:
-        EngineError: it cannot be read.
-    """
-    if path is None:
-        return None
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error

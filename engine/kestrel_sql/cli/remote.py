@@ -76,6 +76,7 @@ class RemoteServer:
             raise EngineError(f"{arguments.ca} cannot be read: {error.strerror}") from error
         server = RemoteServer(arguments.server, authorization, tls)
         server.properties.update(arguments.set)
+        server.variables.update(arguments.define)
         return server
 
     def version(self) -> str:

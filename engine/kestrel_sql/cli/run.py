@@ -17,10 +17,9 @@ from kestrel_sql.cli.options import (
     add_fail_option,
     add_format_option,
     add_input_options,
-    execute_all,
+    add_script_options,
     fails,
     memory_engine,
-    text_of,
 )
 from kestrel_sql.cli.progress import Board, MemoryWatch, open_lines
 from kestrel_sql.cli.record_files import Inputs, record_lines, sink_topics
@@ -29,6 +28,7 @@ from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
 from kestrel_sql.errors import EngineError
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.sql.script_files import script_files
 from kestrel_sql.topics.paths import path_part
 
 
@@ -36,24 +36,25 @@ def add_parser(commands: Any, examples: str) -> None:
     """Declare the command."""
     help_ = "run a script over records of files, or against a Kafka broker"
     run = commands.add_parser("run", help=help_, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
-    run.add_argument("script", type=Path, metavar="SCRIPT", help="a file of statements")
+    script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
+    run.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
     run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
     add_format_option(run)
     add_fail_option(run)
     add_input_options(run)
     add_engine_options(run)
+    add_script_options(run)
     add_kafka_options(run)
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel run`: statements, inputs as soon as a source says how they are written, then what the sinks hold."""
-    text = text_of(arguments.script) or ""
-    here = Path.cwd() if arguments.script is None else arguments.script.absolute().parent
+    files = script_files(arguments.scripts)
     if wants_broker(arguments):
-        return ExitCode.OK if run_on_broker(text, here, arguments, out, errors) else ExitCode.REFUSED
+        return ExitCode.OK if run_on_broker(files, arguments, out, errors) else ExitCode.REFUSED
     refuse_broker_options(arguments)
     engine, inputs = memory_engine(arguments)
-    report(errors)(f"running {arguments.script} over topics in memory")
+    report(errors)(f"running {', '.join(map(str, arguments.scripts))} over topics in memory")
     bad = BadRecords(warn(errors), limit=arguments.max_bad)
     display = Display.of(arguments.format, out, errors, rows_only=True)
     try:
@@ -61,7 +62,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
             board = Board(errors, lines, transient=True)
             with MemoryWatch(engine, bad).shown(board):
                 run = partial(_run_in_memory, engine, inputs, display)
-                if not execute_all(ClientCommands(run, display), [text], here):
+                if not ClientCommands(run, display).execute_files(files):
                     return ExitCode.REFUSED
                 inputs.check_used()
                 engine.flush()
@@ -89,7 +90,7 @@ def _run_in_memory(engine: MemoryEngine, inputs: Inputs, display: Display, text:
     try:
         for parsed in engine.parse(text):
             answer = engine.execute(parsed)
-            if answer.columns:
+            if answer.columns or answer.warns:
                 display.answer(answer)
             inputs.feed(engine)
     except EngineError as error:

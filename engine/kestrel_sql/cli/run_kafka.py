@@ -13,10 +13,10 @@ from typing import Any
 
 from rich.console import Console
 
-from kestrel_sql.cli.broker_options import add_broker_options, properties_of, run_settings
+from kestrel_sql.cli.broker_options import add_broker_options, run_settings
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
-from kestrel_sql.cli.options import BAD_RECORDS
+from kestrel_sql.cli.options import BAD_RECORDS, config_of
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
@@ -25,7 +25,6 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.kafka.run.progress import QueryState
-from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.session.session import Session
 
@@ -92,18 +91,14 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
-    """Run a script against a broker until SIGTERM, Ctrl-C, or until it has caught up; say whether all went well.
-
-    The paths of scripts that it runs are relative to `folder`.
+def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Console, errors: Console) -> bool:
+    """Run scripts against a broker until SIGTERM, Ctrl-C, or until they have caught up; say whether all went well.
 
     Raises:
         EngineError: an option, the broker, a statement or the checkpoint forbids it.
     """
     refuse(arguments, ("input", "input_shape", "output"), "over a broker", "leave them out, or --bootstrap-servers")
-    config = Config.of({})
-    for name, value in properties_of(arguments).items():
-        config = config.with_property(name, value)
+    config = config_of(arguments)
     settings = replace(
         run_settings(arguments, until_caught_up=arguments.until_caught_up),
         grace=_GRACE_S if arguments.grace is None else arguments.grace,
@@ -133,7 +128,10 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
         application = Application(
             settings=settings,
             session=Session(
-                config=config, registry=registry_of(arguments), functions=functions_with(arguments.functions)
+                config=config,
+                registry=registry_of(arguments),
+                functions=functions_with(arguments.functions),
+                variables=dict(arguments.define),
             ),
             log_topic=arguments.processing_log_topic,
             say=warn(errors),
@@ -148,7 +146,7 @@ def run_on_broker(text: str, folder: Path, arguments: argparse.Namespace, out: C
             parts.append(part)
             return True
 
-        if not ClientCommands(collect, display).execute(text, folder):
+        if not ClientCommands(collect, display).execute_files(files):
             return False
         try:
             well = application.run(*parts)

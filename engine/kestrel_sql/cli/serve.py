@@ -20,6 +20,8 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.text import Text
 
+from kestrel_sql.admin.connect import SKIP
+from kestrel_sql.admin.shown import shown
 from kestrel_sql.cli.broker_options import (
     add_broker_options,
     count_option,
@@ -28,8 +30,11 @@ from kestrel_sql.cli.broker_options import (
     run_settings,
     wants_broker,
 )
-from kestrel_sql.cli.options import add_engine_options
+from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.exit_codes import ExitCode
+from kestrel_sql.cli.options import add_engine_options, add_script_options
 from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
+from kestrel_sql.cli.render import Display, show_error
 from kestrel_sql.cli.usage import address_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -44,8 +49,10 @@ from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, broker_server, memory_server
 from kestrel_sql.server.security.open import SecuritySettings, hash_password
 from kestrel_sql.server.service import State
+from kestrel_sql.server.serving.scripts import ServedScript
 from kestrel_sql.server.traces import Traces, open_traces
 from kestrel_sql.session.session import Session
+from kestrel_sql.sql.script_files import script_files
 
 SWITCH_S = 0.0005
 """How long (s) a thread may keep others from Python: a request waits so long while the copy of a table takes rows."""
@@ -102,6 +109,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         help="take over a command topic that ksqlDB wrote, or whose checkpoint is lost",
     )
     add_engine_options(parser)
+    script = "carry out these scripts, or those of a folder, once for each checkpoint, before the server is ready"
+    parser.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=script)
+    add_script_options(parser)
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int:
@@ -127,6 +137,8 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _traces(arguments, config) as traces, _server(arguments, config, traces, errors, stopped) as running:
+            if not _carry_out(arguments, running, config, errors):
+                return ExitCode.REFUSED
             signal.signal(signal.SIGINT, stop)
             signal.signal(signal.SIGTERM, stop)
             text = f"Kestrel answers at {running.url}; its page is {running.url}/ui. Ctrl-C ends it."
@@ -141,6 +153,23 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
         host, port = arguments.listen
         raise EngineError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
     return 0
+
+
+def _carry_out(arguments: argparse.Namespace, running: Running, config: Config, errors: Console) -> bool:
+    """Carry out the scripts of the options, and say whether all went well."""
+    display = Display(errors, errors)
+    script = ServedScript(running.service.carry_out, Session(variables=dict(arguments.define)))
+
+    def run(text: str) -> bool:
+        try:
+            for entity in script.run(text):
+                display.answer(shown(entity))
+        except EngineError as error:
+            show_error(errors, error, text)
+            return False
+        return True
+
+    return ClientCommands(run, display).execute_files(script_files(arguments.file))
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -204,11 +233,12 @@ def _end_in_time(arguments: argparse.Namespace, *, starts: bool = False) -> None
 
 def _config(arguments: argparse.Namespace) -> Config:
     service = {"ksql.service.id": arguments.service_id} if arguments.service_id else {}
+    skipped = {SKIP: "true"} if arguments.skip_connectors else {}
     properties = properties_of(arguments)
     for name, value in properties.items():
         if not name.startswith("ksql.") or is_known(name):
             check_property(name, value)
-    return Config.of({**properties, **service})
+    return Config.of({**properties, **service, **skipped})
 
 
 def _traces(arguments: argparse.Namespace, config: Config) -> AbstractContextManager[Traces]:

@@ -17,10 +17,10 @@ from kestrel_sql.cli.options import (
     add_fail_option,
     add_format_option,
     add_input_options,
+    add_script_options,
     execute_all,
     fails,
     memory_engine,
-    text_of,
 )
 from kestrel_sql.cli.registry_options import add_registry_option
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
@@ -28,6 +28,7 @@ from kestrel_sql.cli.render import Display, show_totals, warn
 from kestrel_sql.cli.texts import WELCOME, piped_texts, run_text
 from kestrel_sql.cli.usage import one_of, refuse
 from kestrel_sql.queries.bad_records import BadRecords
+from kestrel_sql.sql.script_files import script_files
 
 
 def add_parser(commands: Any, examples: str) -> None:
@@ -40,7 +41,8 @@ def add_parser(commands: Any, examples: str) -> None:
         formatter_class=raw,
     )
     shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
-    shell.add_argument("--file", type=Path, metavar="FILE", help="execute the statements of a file and leave")
+    file = "execute the statements of files, or of the scripts of a folder, and leave"
+    shell.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=file)
     history = "where the prompt keeps its history (default: ~/.kestrel_history)"
     shell.add_argument("--history", type=Path, metavar="FILE", help=history)
     add_remote_options(shell)
@@ -54,6 +56,7 @@ def add_parser(commands: Any, examples: str) -> None:
     add_fail_option(shell)
     add_input_options(shell)
     add_engine_options(shell)
+    add_script_options(shell)
 
 
 _HISTORY = Path.home() / ".kestrel_history"
@@ -61,11 +64,11 @@ _HISTORY = Path.home() / ".kestrel_history"
 
 def _check_shell(arguments: argparse.Namespace) -> None:
     if arguments.server:
-        alone = ("input", "input_shape", "functions", "fail_on")
+        alone = ("input", "input_shape", "functions", "fail_on", "schema", "skip_connectors")
         refuse(arguments, alone, "with --server, which has topics and functions of its own", "leave them out")
     else:
         refuse(arguments, ("user", "ca"), "without --server", "name the server with --server URL")
-    if arguments.file is not None or arguments.execute is not None or not sys.stdin.isatty():
+    if arguments.file or arguments.execute is not None or not sys.stdin.isatty():
         refuse(arguments, ("history",), "without a prompt", "leave it out")
     else:
         refuse(arguments, ("on_error",), "at a prompt, which goes on after errors", "leave it out")
@@ -86,12 +89,14 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
 
     try:
         commands = ClientCommands(execute, display, arguments.on_error or OnError.STOP)
-        here = Path.cwd() if arguments.file is None else arguments.file.absolute().parent
-        texts: Iterable[str] = [text for text in (text_of(arguments.file), arguments.execute) if text is not None]
-        if not texts and not sys.stdin.isatty():
+        here, files = Path.cwd(), script_files(arguments.file)
+        texts: Iterable[str] = [] if arguments.execute is None else [arguments.execute]
+        if not (files or texts) and not sys.stdin.isatty():
             texts = piped_texts(sys.stdin)
-        if texts:
-            done = execute_all(commands, texts, here)
+        if files or texts:
+            done = commands.execute_files(files)
+            if done or commands.on_error is OnError.CONTINUE:
+                done = execute_all(commands, texts, here) and done
             show_totals(errors, bad)
             failed = bool(bad.stopped) or fails(arguments, bad)
             return ExitCode.OK if done and not failed else ExitCode.REFUSED

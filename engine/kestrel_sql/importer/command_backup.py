@@ -66,6 +66,17 @@ def read_backup(text: str) -> Iterator[CommandRecord]:
             yield _record(key, value)
 
 
+def is_backup(text: str) -> bool:
+    """Whether a line of a text is a command, as no line of a script is."""
+    for line in filter(None, map(str.strip, text.split("\n"))):
+        try:
+            if isinstance(_split(line, "")[1], dict):
+                return True
+        except (ValueError, RecursionError):
+            continue
+    return False
+
+
 def _split(line: str, default_key: str) -> tuple[str, Any]:
     """Return the key and the command of a line."""
     if line.startswith("{"):

@@ -3,75 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.errors import EngineError, SqlSyntaxError, StatementError, attach_span, unreadable
+from kestrel_sql.errors import EngineError, StatementError, unreadable
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.importer.command_backup import CommandRecord, read_backup
+from kestrel_sql.importer.command_backup import CommandRecord, is_backup, read_backup
+from kestrel_sql.importer.entries import Outcome, StatementReport, refused
+from kestrel_sql.importer.scripts import ScriptTrial
+from kestrel_sql.importer.stubs import MissingFunction
 from kestrel_sql.plan.codec.plan_file import decode_statement, load_plan
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.sql.nodes.admin import (
-    AssertSchema,
-    AssertTopic,
-    ControlQuery,
-    Describe,
-    Explain,
-    ListObjects,
-    PrintTopic,
-)
-from kestrel_sql.sql.nodes.statements import Query
-from kestrel_sql.sql.parse.parser import ParsedStatement, place_of, placed_text, statements_of
+from kestrel_sql.sql.nodes.admin import ControlQuery
+from kestrel_sql.sql.script_files import SUFFIXES, script_files
 
 PLAN_FILE = "plan.json"
-_ANSWERED = (AssertSchema, AssertTopic, ControlQuery, Describe, Explain, ListObjects, PrintTopic, Query)
 _SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
-
-
-class Outcome(StrEnum):
-    """Whether a statement runs."""
-
-    RUNS = "runs"
-    REFUSED = "refused"
-    NOTHING = "nothing to run"
-
-
-@dataclass(frozen=True, slots=True)
-class StatementReport:
-    """The outcome of one statement.
-
-    Attributes:
-        origin: the key of the command, or the file of the plan.
-        statement: the SQL text.
-        outcome: whether it runs.
-        query: the id of the query that it starts or controls.
-        code: the code of the error that refused it.
-        reason: why it does not run.
-        hint: what to try.
-    """
-
-    origin: str
-    statement: str
-    outcome: Outcome
-    query: str | None = None
-    code: str | None = None
-    reason: str = ""
-    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The outcomes of all statements, in the order in which they were issued."""
+    """The outcomes of all statements, in the order in which they were issued, and the functions that scripts miss."""
 
     statements: tuple[StatementReport, ...]
+    missing: tuple[MissingFunction, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -85,39 +47,52 @@ class Report:
     def to_json(self) -> str:
         """Return the report as JSON, which ends in a line feed."""
         summary = {outcome.name.lower(): self.count(outcome) for outcome in Outcome}
-        document = {"summary": summary, "statements": [asdict(entry) for entry in self.statements]}
+        functions = [{"name": each.name, "signatures": each.signatures} for each in self.missing]
+        document = {
+            "summary": summary,
+            "statements": [asdict(entry) for entry in self.statements],
+            "missingFunctions": functions,
+        }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
     def __str__(self) -> str:
         counts = ", ".join(f"{self.count(outcome)} {outcome}" for outcome in Outcome if self.count(outcome))
         told = f"of {len(self.statements)} statements: {counts}" if counts else "there are no statements"
-        return "\n".join([*map(_text_of, self.statements), told])
+        missing = [f"missing function {each.name}: {', '.join(each.signatures)}" for each in self.missing]
+        return "\n".join([*map(_text_of, self.statements), *missing, told])
 
 
-def import_report(path: Path, functions: Registry = FUNCTIONS) -> Report:
-    """Plan every statement at `path`.
+def import_report(paths: Sequence[Path], session: Session | None = None) -> Report:
+    """Plan every statement at `paths`, with the settings, functions, schemas and variables of a new session.
 
-    A script, a folder of `plan.json` files, one such file, or a command topic backup.
+    A path is a script, a folder of scripts, a folder of `plan.json` files, one such file, or a command topic backup; a
+    text that is none of the others is a script.
 
-    Each plan file is planned in a session of its own; the commands of a backup and the statements of a script share a
-    session. No query starts.
+    Each plan file is planned in a session of its own; all scripts share one, as do the commands of a backup. No query
+    starts.
 
     Raises:
-        StatementError: `path` cannot be read or has no plans.
+        StatementError: a path cannot be read, or a folder has neither plans nor scripts.
     """
-    if path.is_dir():
-        files = sorted(path.rglob(PLAN_FILE))
-        if not files:
-            raise StatementError(f"{path} has no {PLAN_FILE}", hint="name a folder with plans, or a backup file")
-        return Report(
-            tuple(entry for file in files for entry in _of_plan_file(file, str(file.relative_to(path)), functions))
-        )
-    text = _read(path)
-    if path.suffix == ".sql":
-        return Report(tuple(_of_script(text, path.name, functions)))
-    if path.name == PLAN_FILE or _is_plan(text):
-        return Report(tuple(_of_plan_file(path, path.name, functions)))
-    return commands_report(read_backup(text), functions)
+    session = session or Session()
+    scripts = ScriptTrial(replace(session, queries={}, partitions={}))
+    entries: list[StatementReport] = []
+    for path in paths:
+        plans = sorted(path.rglob(PLAN_FILE)) if path.is_dir() else []
+        if plans:
+            entries += (
+                entry for file in plans for entry in _of_plan_file(file, str(file.relative_to(path)), session.functions)
+            )
+            continue
+        for file in script_files([path]):
+            text = _read(file)
+            if file.name == PLAN_FILE or _is_plan(text):
+                entries += _of_plan_file(file, file.name, session.functions)
+            elif file.suffix.lower() not in SUFFIXES and is_backup(text):
+                entries += commands_report(read_backup(text), session.functions).statements
+            else:
+                entries += scripts.entries(text, file, file.name if path == file else str(file.relative_to(path)))
+    return Report(tuple(map(scripts.with_topics, entries)), tuple(scripts.missing.values()))
 
 
 def commands_report(records: Iterable[CommandRecord], functions: Registry = FUNCTIONS) -> Report:
@@ -145,51 +120,18 @@ def _of_plan_file(file: Path, origin: str, functions: Registry) -> Iterator[Stat
         stored = load_plan(_read(file))
         config = Config.of({name: stored.configs.get(name) or "false" for name in _SWITCHES})
     except EngineError as error:
-        yield _refused(origin, "", error)
+        yield refused(origin, "", error)
         return
     session = Session(config=config, functions=functions)
     for statement in stored.statements:
         yield _try_plan(session, statement, origin, config)
 
 
-def _of_script(text: str, name: str, functions: Registry) -> Iterator[StatementReport]:
-    """Try the statements of a script one by one."""
-    session = Session(functions=functions)
-    for piece in statements_of(text):
-        placed = placed_text(piece.text, place_of(piece))
-        try:
-            for parsed in session.parse(placed):
-                yield _try_written(session, parsed, name)
-        except SqlSyntaxError as error:
-            yield _refused_at(name, piece.text, error)
-
-
-def _try_written(session: Session, parsed: ParsedStatement, name: str) -> StatementReport:
-    origin = f"{name}:{parsed.span.line}"
-    if isinstance(parsed.statement, _ANSWERED):
-        return StatementReport(origin, parsed.text, Outcome.NOTHING, reason="it answers a user and starts nothing")
-    try:
-        with attach_span(parsed.span):
-            plan = session.execute(parsed).plan
-            query = None if plan is None else plan.query_plan
-            if query is not None:
-                run = QueryRun(plan=query, settings=session.config, serde=session.serde())
-                build_graph([run], session.functions)
-    except EngineError as error:
-        return _refused_at(name, parsed.text, error)
-    return StatementReport(origin, parsed.text, Outcome.RUNS, query=None if query is None else query.query_id)
-
-
-def _refused_at(name: str, text: str, error: EngineError) -> StatementReport:
-    at = error.span
-    return _refused(f"{name}:{at.line}:{at.column}" if at else name, text, error)
-
-
 def _of_commands(records: Iterable[CommandRecord], functions: Registry) -> Iterator[StatementReport]:
     session = Session(functions=functions)
     for record in records:
         if record.problem is not None:
-            yield _refused(record.key, record.statement, StatementError(record.problem))
+            yield refused(record.key, record.statement, StatementError(record.problem))
         elif record.ends_service:
             session.queries.clear()
             reason = "it ends all queries and the service"
@@ -206,7 +148,7 @@ def _try_command(session: Session, record: CommandRecord) -> StatementReport:
         session.config = config
         return _try_statement(session, record)
     except EngineError as error:
-        return _refused(record.key, record.statement, error)
+        return refused(record.key, record.statement, error)
 
 
 def _try_plan(session: Session, statement: StatementPlan, origin: str, config: Config) -> StatementReport:
@@ -219,7 +161,7 @@ def _try_plan(session: Session, statement: StatementPlan, origin: str, config: C
             build_graph([QueryRun(plan=query, settings=config, serde=session.serde())], session.functions)
     except EngineError as error:
         session.catalog, session.queries = before
-        return _refused(origin, statement.statement_text, error, query=query.query_id if query else None)
+        return refused(origin, statement.statement_text, error, query=query.query_id if query else None)
     return StatementReport(origin, statement.statement_text, Outcome.RUNS, query=query.query_id if query else None)
 
 
@@ -251,12 +193,6 @@ def _control(session: Session, record: CommandRecord, statement: ControlQuery) -
     missing = "no query is running" if statement.query_id is None else f"query {statement.query_id} does not exist"
     reason = f"{statement.verb.upper()} {', '.join(running)}" if running else missing
     return StatementReport(record.key, record.statement, Outcome.NOTHING, query=statement.query_id, reason=reason)
-
-
-def _refused(origin: str, statement: str, error: EngineError, query: str | None = None) -> StatementReport:
-    return StatementReport(
-        origin, statement, Outcome.REFUSED, query=query, code=error.code, reason=error.message, hint=error.hint
-    )
 
 
 def _text_of(entry: StatementReport) -> str:

@@ -51,7 +51,15 @@ DEFAULTS: Mapping[str, str | None] = MappingProxyType(
 """The default of each property (rules L8); None means unset."""
 
 IMMUTABLE = frozenset(
-    {"ksql.service.id", "ksql.properties.overrides.denylist", "ksql.readonly.topics", "ksql.hidden.topics"}
+    {
+        "ksql.service.id",
+        "ksql.properties.overrides.denylist",
+        "ksql.readonly.topics",
+        "ksql.hidden.topics",
+        "ksql.connect.url",
+        "ksql.connect.basic.auth.credentials.file",
+        "kestrel.connectors.skip",
+    }
 )
 """Properties of a server that no session changes (rule L8.3)."""
 

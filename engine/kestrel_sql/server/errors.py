@@ -6,6 +6,7 @@ from typing import Any
 
 from kestrel_sql.errors import (
     AccessError,
+    ConnectError,
     EngineError,
     PropertyError,
     QueryError,
@@ -79,6 +80,8 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
             return ApiError(KAFKA_FORBIDDEN, message)
         case RegistryMissingError():
             return ApiError(NO_REGISTRY, message)
+        case ConnectError():
+            return ApiError(error.status * 100, error.message)
         case PropertyError() if not statement:
             return ApiError(BAD_REQUEST, message)
         case QueryError():

@@ -11,6 +11,8 @@ from itertools import accumulate, pairwise
 from kestrel_sql.errors import EngineError, Span, underline
 
 _SECRET = re.compile(r"('[^']*(?:password|secret|token|api\.key)[^']*'\s*=\s*)'(?:[^']|'')*'", re.IGNORECASE)
+_CONNECTOR = re.compile(r"\bCREATE\s+(?:SOURCE|SINK)\s+CONNECTOR\b(?:'(?:[^']|'')*+'|[^;'])*+", re.IGNORECASE)
+_SETTING = re.compile(r"(('(?:[^']|'')*+'|[\w`]++)\s*=\s*)(?:'(?:[^']|'')*+'|[^\s,)]++)")
 _TOKEN = re.compile(
     r"(?P<blank>\s++|--[^\n]*+|/\*.*?\*/)"
     r"|(?P<string>'(?:[^']|'')*+(?:'|\Z))"
@@ -32,8 +34,12 @@ def without_secrets(text: str) -> str:
 
 
 def without_values(text: str) -> str:
-    """Return statements without the values of INSERT VALUES."""
-    return Masked.of(text).text
+    """Return statements without the values of INSERT VALUES, and those of a connector's properties but its class."""
+    return _CONNECTOR.sub(lambda found: _SETTING.sub(_masked, found[0]), Masked.of(text).text)
+
+
+def _masked(setting: re.Match[str]) -> str:
+    return setting[0] if setting[2].strip("'").lower() == "connector.class" else f"{setting[1]}'[string]'"
 
 
 def told(error: EngineError, text: str | None = None) -> str:

@@ -136,7 +136,6 @@ def test_assertions_that_hold(view: EngineView) -> None:
         "DESCRIBE nothing",
         "DESCRIBE FUNCTION nothing",
         "DESCRIBE CONNECTOR c",
-        "SHOW CONNECTORS",
         "EXPLAIN nothing",
         "EXPLAIN SHOW STREAMS",
         "PRINT nothing",

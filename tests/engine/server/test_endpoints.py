@@ -76,8 +76,6 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("POST", "/ksql", {"ksql": "CREATE SOURCE CONNECTOR c WITH ('a'='b');"}, 400, 40001, "connectors"),
     ("POST", "/ksql", {"ksql": "DROP CONNECTOR c;"}, 400, 40001, "connectors"),
     ("POST", "/ksql", {"ksql": "DESCRIBE CONNECTOR c;"}, 400, 40001, "connectors"),
-    ("POST", "/ksql", {"ksql": "LIST CONNECTORS;"}, 400, 40001, "connectors"),
-    ("POST", "/ksql", {"ksql": "LIST CONNECTOR PLUGINS;"}, 400, 40001, "connectors"),
     ("POST", "/ksql", {"ksql": "ALTER SYSTEM 'auto.offset.reset'='soon';"}, 400, 40000, "soon"),
     ("POST", "/ksql", {"ksql": "SELECT * FROM orders;"}, 400, 40002, "/query"),
     ("POST", "/ksql", {"ksql": "ASSERT SCHEMA SUBJECT 'none';"}, 417, 41700, "none"),

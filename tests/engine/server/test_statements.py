@@ -207,7 +207,7 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
         ('{"ksql": "LIST TYPES;", "commandSequenceNumber": 9223372036854775808}', 400, 40000, "64 bits"),
         ('{"ksql": "EXPLAIN SELECT * FROM nowhere;"}', 400, 40001, "NOWHERE does not exist."),
         ('{"ksql": "INSERT INTO orders (id) VALUES (\'geheim\');"}', 400, 40001, "(id) VALUES ('[value]');"),
-        ('{"ksql": "LIST CONNECTORS;"}', 400, 40001, "connectors"),
+        ('{"ksql": "DROP CONNECTOR c;"}', 400, 40001, "connectors"),
         ('{"ksql": "ASSERT TOPIC nowhere;"}', 417, 41700, "nowhere"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"ksql.service.id": "x"}}', 400, 40000, "prohibited"),
         ('{"ksql": "LIST TYPES;", "streamsProperties": {"nonsense": "x"}}', 400, 40000, "nonsense"),

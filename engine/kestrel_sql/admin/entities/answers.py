@@ -8,6 +8,12 @@ from typing import Any
 
 from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.asserts import assert_schema, assert_topic
+from kestrel_sql.admin.entities.connectors import (
+    created_connector,
+    described_connector,
+    dropped_connector,
+    listed_connectors,
+)
 from kestrel_sql.admin.entities.functions import function_entry, function_names
 from kestrel_sql.admin.entities.queries import described_plan, query_description
 from kestrel_sql.admin.entities.schemas import schema_info
@@ -20,7 +26,6 @@ from kestrel_sql.admin.entities.sources import (
 )
 from kestrel_sql.admin.explain import explained_plan
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.errors import UnsupportedError
 from kestrel_sql.planner.config import IMMUTABLE
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes import admin as a
@@ -37,7 +42,7 @@ def entity_of(statement: object, text: str, view: EngineView) -> Entity | None:
     if found is None:
         return None
     kind = found.pop("@type")
-    return {"@type": kind, "statementText": text, **found, "warnings": []}
+    return {"@type": kind, "statementText": text, **found, "warnings": found.get("warnings", [])}
 
 
 @singledispatch
@@ -48,13 +53,7 @@ def _entity(statement: object, view: EngineView) -> Entity | None:
 @_entity.register
 def _(statement: a.ListObjects, view: EngineView) -> Entity:
     build = _LISTS.get(statement.what)
-    if build is None:
-        raise UnsupportedError(
-            f"Kestrel runs no connectors: LIST {statement.what} is not supported",
-            span=statement.span,
-            hint=f"there are {', '.join(sorted(_LISTS))}",
-        )
-    return build(view, statement.extended)
+    return listed_connectors(statement.what, view) if build is None else build(view, statement.extended)
 
 
 @_entity.register
@@ -77,10 +76,8 @@ def _(statement: a.Describe, view: EngineView) -> Entity:
         case "FUNCTION":
             functions = view.session.functions
             return {"@type": "describe_function", **function_entry(statement.name or "", functions, statement.span)}
-        case other:
-            raise UnsupportedError(
-                f"Kestrel runs no connectors: DESCRIBE {other} is not supported", span=statement.span
-            )
+        case _:
+            return described_connector(statement, view)
 
 
 @_entity.register
@@ -106,14 +103,14 @@ def _(statement: a.AssertSchema, view: EngineView) -> Entity:
     return {"@type": "assert_schema", "subject": statement.subject, "id": statement.id, "exists": statement.exists}
 
 
-@_entity.register(a.CreateConnector)
-@_entity.register(a.DropConnector)
-def _(statement: a.CreateConnector | a.DropConnector, view: EngineView) -> Entity:
-    raise UnsupportedError(
-        "Kestrel runs no connectors",
-        span=statement.span,
-        hint="feed the topic by Kafka Connect itself, and CREATE a STREAM over it",
-    )
+@_entity.register
+def _(statement: a.CreateConnector, view: EngineView) -> Entity:
+    return created_connector(statement, view)
+
+
+@_entity.register
+def _(statement: a.DropConnector, view: EngineView) -> Entity:
+    return dropped_connector(statement, view)
 
 
 def _sources(kind: SourceKind) -> Callable[[EngineView, bool], Entity]:

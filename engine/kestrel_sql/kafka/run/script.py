@@ -12,7 +12,7 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import StatementError, attach_span
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
+from kestrel_sql.sql.nodes.admin import ControlQuery, CreateConnector, DropConnector, PrintTopic
 from kestrel_sql.sql.nodes.statements import DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -71,6 +71,8 @@ class Script:
                 )
             case PrintTopic():
                 return self.follow(parsed)
+            case CreateConnector() | DropConnector():
+                return _answers(self._once(parsed, self.ask))
             case InsertValues():
                 return _answers(self._once(parsed, self.insert))
             case DropSource(delete_topic=True):

@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.importer.report import Outcome, Report, commands_report
+from kestrel_sql.importer.entries import Outcome
+from kestrel_sql.importer.report import Report, commands_report
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig

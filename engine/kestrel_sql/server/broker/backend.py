@@ -142,6 +142,15 @@ class BrokerBackend:
         """The processing log."""
         return self._queries.errors
 
+    @property
+    def done(self) -> Sequence[str]:
+        """What earlier starts have done."""
+        return self._queries.manifest.done
+
+    def note_done(self, effect: str) -> None:
+        """Keep in the checkpoint that something is done."""
+        self._queries.note_done(effect)
+
     def start(self) -> None:
         """Wait for Spark, and start the queries."""
         self._spark.session()

@@ -59,6 +59,14 @@ class MemoryBackend:
         """The processing log."""
         return self._turns.errors
 
+    @property
+    def done(self) -> Sequence[str]:
+        """Nothing: topics in memory are gone with the server."""
+        return ()
+
+    def note_done(self, effect: str) -> None:
+        """Do nothing."""
+
     def start(self) -> None:
         """Start Spark."""
         self._engine.start()

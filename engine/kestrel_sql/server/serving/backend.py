@@ -84,6 +84,15 @@ class Backend(Protocol):
         ...
 
     @property
+    def done(self) -> Sequence[str]:
+        """What earlier starts have done, and this one must not do again."""
+        ...
+
+    def note_done(self, effect: str) -> None:
+        """Keep in mind, also for later starts, that something is done."""
+        ...
+
+    @property
     def idle_s(self) -> float | None:
         """How long (s) the engine's thread may sleep without being woken; None for as long as it likes."""
         ...

@@ -53,7 +53,7 @@ from kestrel_sql.server.serving.statements import Statements, is_command, opens
 from kestrel_sql.server.serving.worker import Worker, limited, result_of
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +174,29 @@ class ServedService:
         if any(is_command(each.statement) for each in parsed):
             return await result_of(asyncio.wrap_future(self._worker.submit(traced)))
         return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, traced))
+
+    def carry_out(
+        self, parsed: ParsedStatement, number: int, properties: Mapping[str, object], variables: Mapping[str, str]
+    ) -> Sequence[Entity]:
+        """Carry out the `number`-th of several equal statements of the server's own scripts; wait until it is done.
+
+        One that an earlier start carried out gives nothing.
+
+        Raises:
+            ApiError: it is refused.
+        """
+
+        def work() -> list[Entity]:
+            if self._engine.done.count(parsed.text) >= number:
+                return []
+            config, own = with_properties(self._engine.config, properties), dict(variables)
+            text = placed_text(parsed.text, parsed.span)
+            planned = self._statements.validate(text, [parsed], config, own)
+            entities = self._statements.run(text, [parsed], planned, config, own)
+            self._engine.note_done(parsed.text)
+            return entities
+
+        return self._worker.submit(work).result()
 
     async def query(self, request: Request, parsed: ParsedStatement) -> RowStream:
         """Start the one SELECT of a request.

@@ -18,11 +18,20 @@ from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPO
 from kestrel_sql.server.normal_form import normal_form
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
+from kestrel_sql.server.secrets import without_values
 from kestrel_sql.server.serving.backend import Backend, Written
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.insert_values import insert_record
 from kestrel_sql.session.session import Executed, Session
-from kestrel_sql.sql.nodes.admin import AssertSchema, AssertTopic, ControlQuery, Describe, PrintTopic
+from kestrel_sql.sql.nodes.admin import (
+    AssertSchema,
+    AssertTopic,
+    ControlQuery,
+    CreateConnector,
+    Describe,
+    DropConnector,
+    PrintTopic,
+)
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import AlterSystem, CreateAs, CreateSource, DropSource, InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -98,7 +107,7 @@ class Statements:
                         del trial.queries[name]
             case AlterSystem() as alter:
                 trial.config = altered_system(trial.config, alter)
-            case AssertTopic() | AssertSchema():
+            case AssertTopic() | AssertSchema() | CreateConnector() | DropConnector():
                 pass
             case _:
                 if self._asked(parsed, trial) is None:
@@ -204,7 +213,8 @@ class Statements:
     def _asked(self, parsed: ParsedStatement, session: Session) -> Entity | None:
         """The entity of a statement that changes nothing; None for one that does."""
         try:
-            return entity_of(parsed.statement, parsed.text, self._view(session))
+            text = without_values(parsed.text) if isinstance(parsed.statement, CreateConnector) else parsed.text
+            return entity_of(parsed.statement, text, self._view(session))
         except FunctionError as error:
             if isinstance(parsed.statement, Describe):
                 raise ApiError(BAD_REQUEST, error.message) from error

@@ -97,8 +97,8 @@ class StatementRules(KafkaRules):
         return Part("tuple", nodes(c), cover(c))
 
     def with_properties(self, c: Children) -> Part:
-        """`WITH (…)`."""
-        return Part("properties", c[1].value, cover(c))
+        """`WITH (…)`; only the names of a connector's properties keep their case."""
+        return Part("properties", tuple((name.upper(), value) for name, value in c[1].value), cover(c))
 
     def properties(self, c: Children) -> Part:
         """Properties in parentheses."""
@@ -109,7 +109,7 @@ class StatementRules(KafkaRules):
         key: Token = c[0]
         name = self.text_of(key) if key.type == "STRING_VALUE" else key.value
         value: s.PropertyValue = getattr(c[2], "value", None)
-        return Part("property", (name.upper(), value), cover(c))
+        return Part("property", (name, value), cover(c))
 
 
 def source_kind(c: Children) -> s.SourceKind:
