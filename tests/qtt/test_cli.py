@@ -307,3 +307,18 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.Ca
     file.write_text("")
     assert main(["init", str(file)]) == ExitCode.USAGE
     assert capsys.readouterr().err == f"qtt: {file}: File exists\n"
+
+
+def test_the_files_of_a_case_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"-s": tmp_path / "app.sql", "-i": tmp_path / "given", "-o": tmp_path / "expected"}
+    files["-s"].write_text(
+        "CREATE STREAM s (n INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON'); CREATE STREAM t AS SELECT n + 1 AS m FROM s;"
+    )
+    files["-i"].write_text('{"inputs": [{"topic": "s", "value": {"n": 1}}]}')
+    files["-o"].write_text('{"outputs": [{"topic": "T", "value": {"M": 2}}]}')
+    options = [text for name, file in files.items() for text in (name, str(file))]
+    assert main(["run", "--local", *options]) == ExitCode.OK
+    assert main(["run", "--local", *options[:4]]) == ExitCode.USAGE
+    assert main(["run", "--local"]) == ExitCode.USAGE
+    files["-o"].write_text('{"outputs": [{"topic": "T", "value": {"M": 3}}]}')
+    assert main(["run", "--local", *options]) == ExitCode.FAILURES

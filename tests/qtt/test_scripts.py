@@ -101,6 +101,27 @@ def test_three_files_are_one_case(tmp_path: Path) -> None:
     assert str((case.outputs or ())[0].value) == "1.50"
 
 
+@pytest.mark.rules("Q15.2")
+def test_the_files_of_a_script_are_found_by_content(tmp_path: Path) -> None:
+    inputs, outputs = '{"inputs": [{"topic": "i", "value": 1}]}', '{ "outputs": [{"topic": "o", "value": 2}]}'
+    for folder, names in {
+        "alone": ("app.ksql", "in.json", "expected.json"),
+        "pair": ("a.sql", "a_i.json", "a_o.json"),
+    }.items():
+        (tmp_path / folder).mkdir()
+        for name, text in zip(names, ("CREATE STREAM a;", inputs, outputs), strict=True):
+            (tmp_path / folder / name).write_text(text)
+    (tmp_path / "pair" / "b.ksql").write_text("CREATE STREAM b;")
+    (tmp_path / "pair" / "b.json").write_text(outputs)
+    (tmp_path / "pair" / "c.sql").write_text("CREATE STREAM c;")
+    cases = load_all(find_files([tmp_path])).cases
+    assert [(case.name, len(case.inputs), len(case.outputs or ())) for case in cases] == [
+        ("app", 1, 1),
+        ("a", 1, 1),
+        ("b", 0, 1),
+    ]
+
+
 @pytest.mark.parametrize(
     ("files", "at"),
     [

@@ -20,11 +20,13 @@ SPEC_FILE = "spec.json"
 STATEMENTS_FILE = "statements.sql"
 INPUT_FILE = "input.json"
 OUTPUT_FILE = "output.json"
-SUFFIXES = (".json", ".yaml", ".yml", ".sql")
+SCRIPTS = (".sql", ".ksql")
+SUFFIXES = (".json", ".yaml", ".yml", *SCRIPTS)
 
 _PROJECT_FILES = ("pyproject.toml", "pytest.toml", "pytest.ini", "tox.ini", "setup.cfg", "setup.py")
 _LIST = re.compile(rb"\b(tests|statements|inputs|outputs|responses)[\"']?\s*:[ \t]*(?:[\[#\r\n-]|\{\s*[\"']?file\b)")
 _EXCEPTION = re.compile(rb"\bexpectedException[\"']?\s*:")
+_RECORDS = re.compile(rb"\s*\{\s*\"(inputs|outputs)\"\s*:")
 _SCRIPT_TEST = re.compile(rb"--@\s*test", re.IGNORECASE)
 
 
@@ -32,8 +34,8 @@ class Kind(Enum):
     """The form of a case file.
 
     CASES are objects in JSON or YAML; those that state responses are REST cases, as are all of ksqlDB's folder of them.
-    STORED is the spec beside a stored plan, SCRIPT an SQL file with `--@test`, THREE_FILE a `statements.sql` beside the
-    records that go in and come out.
+    STORED is the spec beside a stored plan, SCRIPT an SQL file with `--@test`, THREE_FILE a script beside the records
+    that go in and come out, as ksql-test-runner takes them.
     """
 
     CASES = "cases"
@@ -57,17 +59,27 @@ KSQLDB_FOLDERS: Mapping[str, Kind] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """The files with the records that go into a script, None without any, and come out."""
+
+    inputs: Path | None
+    outputs: Path
+
+
+@dataclass(frozen=True, slots=True)
 class CaseFile:
     """A file that holds cases; `root` is the folder that ids count paths from.
 
     The cases of a `ksqldb` file keep ksqlDB's rules: unknown members are ignored, topics that no output names are not
-    looked at, and its test functions may be called. A stored spec says by itself whose it is.
+    looked at, and its test functions may be called. A stored spec says by itself whose it is. `records` are the files
+    of a THREE_FILE.
     """
 
     path: Path
     kind: Kind
     root: Path
     ksqldb: bool = False
+    records: Records | None = None
 
     @property
     def name(self) -> str:
@@ -132,7 +144,7 @@ def find_files(paths: Iterable[Path], *, ksqldb: bool = False) -> Iterator[CaseF
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist{near_name(path)}")
         if not path.is_dir() and finder.at(path) is None:
-            hint = ": cases name it with `statements: {file: …}`" if path.suffix == ".sql" else ""
+            hint = ": cases name it with `statements: {file: …}`" if path.suffix in SCRIPTS else ""
             raise FileNotFoundError(f"{path} is not a case file{hint}")
     yield from finder.walk(given)
 
@@ -167,17 +179,37 @@ def _kind(path: Path, *, must_hold_cases: bool) -> Kind | None:
         return None
     if path.with_name(PLAN_FILE).is_file():
         return Kind.STORED if path.name == SPEC_FILE else None
-    if path.suffix == ".sql":
-        if path.name == STATEMENTS_FILE and (must_hold_cases or _has_records_beside(path)):
-            return Kind.THREE_FILE
-        return Kind.SCRIPT if _SCRIPT_TEST.search(_content(path)) else None
+    if path.suffix in SCRIPTS:
+        if _SCRIPT_TEST.search(_content(path)):
+            return Kind.SCRIPT
+        return Kind.THREE_FILE if records_beside(path, must_be_there=must_hold_cases) is not None else None
     if path.name in (INPUT_FILE, OUTPUT_FILE) and path.with_name(STATEMENTS_FILE).is_file():
+        return None
+    if _RECORDS.match(_content(path)) and any(
+        records_beside(script) is not None for script in path.parent.iterdir() if script.suffix in SCRIPTS
+    ):
         return None
     return Kind.CASES if must_hold_cases or _looks_like_cases(path) else None
 
 
-def _has_records_beside(path: Path) -> bool:
-    return any(path.with_name(name).is_file() for name in (INPUT_FILE, OUTPUT_FILE))
+def records_beside(script: Path, *, must_be_there: bool = False) -> Records | None:
+    """Return the files of records beside a script, found by their content; None if it is no case.
+
+    Where several scripts are in the folder, the names of its files begin with that of the script.
+    """
+    named = [script.with_name(name) for name in (INPUT_FILE, OUTPUT_FILE)]
+    if script.name == STATEMENTS_FILE and (must_be_there or any(file.is_file() for file in named)):
+        return Records(named[0] if named[0].is_file() else None, named[1])
+    beside = sorted(script.parent.iterdir())
+    is_alone = sum(file.suffix in SCRIPTS for file in beside) == 1
+    found: dict[bytes, list[Path]] = {b"inputs": [], b"outputs": []}
+    for file in beside:
+        if file.suffix == ".json" and (is_alone or file.name.startswith(script.stem)):
+            content = _RECORDS.match(_content(file))
+            if content is not None and not _looks_like_cases(file):
+                found[content[1]].append(file)
+    inputs, outputs = found[b"inputs"], found[b"outputs"]
+    return Records(inputs[0] if inputs else None, outputs[0]) if len(outputs) == 1 and len(inputs) < 2 else None
 
 
 def _looks_like_cases(path: Path) -> bool:
@@ -202,8 +234,10 @@ def _case_file(path: Path, kind: Kind, base: Path, *, ksqldb: bool) -> CaseFile:
     for folder in folders:
         expected = KSQLDB_FOLDERS.get(folder.name)
         if expected is kind or (expected is Kind.REST and kind is Kind.CASES):
-            return CaseFile(path, expected, folder.parent, ksqldb=kind is not Kind.STORED)
-    return CaseFile(path, kind, _root(full.parent, base), ksqldb)
+            records = records_beside(path, must_be_there=True) if kind is Kind.THREE_FILE else None
+            return CaseFile(path, expected, folder.parent, ksqldb=kind is not Kind.STORED, records=records)
+    records = records_beside(path, must_be_there=True) if kind is Kind.THREE_FILE else None
+    return CaseFile(path, kind, _root(full.parent, base), ksqldb, records)
 
 
 def _root(folder: Path, base: Path) -> Path:

@@ -20,12 +20,14 @@ from kestrel_qtt.cli.init import add_init, init_command
 from kestrel_qtt.cli.mutate import add_mutate, mutate_command
 from kestrel_qtt.cli.plans import add_plans, plans_command
 from kestrel_qtt.cli.record import add_record, record_command
+from kestrel_qtt.cli.remote import add_remote, fit_for_remote, remote_driver
 from kestrel_qtt.cli.review import add_review, review_command
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
     add_carrier,
     add_command,
+    add_named_files,
     add_run_options,
     add_selection,
     load_cases,
@@ -54,6 +56,10 @@ EXAMPLES = """examples:
   qtt run ../shared/ksqldb/query-validation-tests --tolerant-errors --json report.json
   qtt run test-cases --cut random:7 --restart       cut the input at random, restart every query
   kestrel broker --port 0 --once sh -c 'qtt run test-cases --kafka $KESTREL_KAFKA'
+  qtt run cases --ksqldb-server http://localhost:8088 --kafka localhost:9092    on a server that runs, of ksqlDB or ours
+  qtt run -s app.ksql -i input.json -o output.json    a case in the files of ksql-test-runner
+  qtt approve cases --ksqldb-server http://localhost:8088 --kafka localhost:9092
+                                                    fill in what that server writes
   qtt run test-cases --shard 2/4                    the second quarter of the cases
   qtt run tests --junit qtt.xml --github            reports for CI: JUnit with seconds, annotations at file and line
   qtt list test-cases -k windows                    ids, without running anything
@@ -129,11 +135,15 @@ def build_parser() -> argparse.ArgumentParser:
         help="run the cases of REST answers over a socket, each on a server of its own; with --kafka those of records,"
         " too, on one server over the broker",
     )
+    add_remote(run)
+    add_named_files(run)
     _command(commands, "list", "list the ids of cases")
     explain = _command(commands, "explain", "show the plans of cases, and the stages in which they run")
     explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
     approve = _command(commands, "approve", "fill in the outputs that cases leave out")
     add_carrier(approve, "spark")
+    approve.add_argument("--kafka", metavar="HOST:PORT", help="the broker of --ksqldb-server")
+    add_remote(approve)
     add_review(commands, EXAMPLES)
     add_watch(commands, EXAMPLES)
     add_record(commands, EXAMPLES)
@@ -156,6 +166,10 @@ def _command(
 def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt run`: run the cases, print what failed and a summary, write the report."""
     loaded = load_cases(arguments)
+    if arguments.ksqldb_server is not None:
+        # Each system has its own words for a refusal.
+        arguments.tolerant_errors = True
+        return run_loaded(fit_for_remote(loaded, arguments), arguments, remote_driver(arguments))
     option = "--server" if arguments.server else "--kafka" if arguments.kafka is not None else None
     if arguments.on == "process" and option is not None:
         raise SelectionError(f"{option} runs cases on Spark, and --local in this process: leave one out")
@@ -228,6 +242,8 @@ def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     # All variants of a chosen case are run, since what is written holds for all of them.
     chosen = {(case.file, case.line) for case in cases}
     cases = [case for case in loaded.cases if (case.file, case.line) in chosen]
+    if arguments.ksqldb_server is not None:
+        open_driver = remote_driver(arguments)
     outcomes = outcomes_of(cases, open_driver)
     problems = 0
     for file in sorted({case.file for case in cases}):

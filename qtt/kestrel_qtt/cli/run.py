@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import find_files
+from kestrel_qtt.cases.discovery import CaseFile, Kind, Records, find_files
 from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, Selection, SelectionError
@@ -111,8 +111,31 @@ def load_cases(arguments: argparse.Namespace) -> Loaded:
         DriverError: a file of functions cannot be loaded.
     """
     check_functions(arguments.functions)
-    files = find_files(arguments.paths, ksqldb=arguments.ksqldb)
+    files = [*find_files(arguments.paths, ksqldb=arguments.ksqldb), *_named_files(arguments)]
     return load_all(files, arguments.functions, known_gaps(arguments))
+
+
+def add_named_files(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ksql-test-runner, which name the files of one case; paths are no longer needed."""
+    next(action for action in parser._actions if action.dest == "paths").nargs = "*"  # noqa: SLF001 - it has no other way
+    parser.add_argument("-s", "--sql-file", type=Path, metavar="FILE", help="a case of three files: its script")
+    parser.add_argument("-i", "--input-file", type=Path, metavar="FILE", help='its records, {"inputs": […]}')
+    parser.add_argument("-o", "--output-file", type=Path, metavar="FILE", help='what comes out, {"outputs": […]}')
+
+
+def _named_files(arguments: argparse.Namespace) -> Iterator[CaseFile]:
+    """The case whose files are named one by one.
+
+    Raises:
+        SelectionError: nothing is named, or one file without another that it needs.
+    """
+    script, inputs, outputs = (getattr(arguments, f"{name}_file", None) for name in ("sql", "input", "output"))
+    if script is not None and outputs is not None:
+        yield CaseFile(script, Kind.THREE_FILE, script.absolute().parent, records=Records(inputs, outputs))
+    elif script is not None or inputs is not None or outputs is not None:
+        raise SelectionError("-s SCRIPT and -o OUTPUT belong together, and -i INPUT to them")
+    elif not arguments.paths:
+        raise SelectionError("name case files or folders, or a script and its records with -s, -i and -o")
 
 
 def load_cases_of_script(arguments: argparse.Namespace) -> Loaded:

@@ -43,6 +43,19 @@ def open_kafka_driver(servers: str) -> PlanningDriver:
     return RecordDriver(BrokerTopics(servers))
 
 
+def open_remote_driver(url: str, servers: str, registry: str | None, at_once: int, *, cached: bool) -> PlanningDriver:
+    """Open the driver that runs cases on the server at a URL and its broker, some at a time.
+
+    Raises:
+        DriverError: the server, the broker or the schema registry does not answer.
+    """
+    from kestrel_qtt.drivers.remote.driver import RemoteDriver, RemoteSettings
+    from kestrel_sql.formats.registry.remote import open_registry
+
+    schemas = None if registry is None else open_registry(registry, {})
+    return RemoteDriver(RemoteSettings(url=url, servers=servers, registry=schemas, at_once=at_once, cached=cached))
+
+
 def open_server_driver(servers: str | None = None) -> PlanningDriver:
     """Open the driver that runs cases over a socket, in memory or on a broker; Spark starts with the first case."""
     from kestrel_qtt.drivers.socket import SocketDriver

@@ -74,7 +74,7 @@ class BrokerServer:
     @contextmanager
     def case(self, case: model.Case) -> Iterator[None]:
         """Make the topics that a case expects to be there; at the end nothing of the case is left."""
-        made = self._topics_of(case)
+        made = expected_topics(case)
         self.topics.make(made)
         for topic in made:
             awaited_shape(self.config, topic)
@@ -83,22 +83,6 @@ class BrokerServer:
             yield
         finally:
             self._clear(set(made))
-
-    def _topics_of(self, case: model.Case) -> dict[str, int]:
-        """The topics of sources and inputs, and their partitions (rule Q4.2)."""
-        declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
-        found = {**declared, **dict.fromkeys((given.topic for given in case.inputs), 0)}
-        session = Session(variables=dict(case.variables))
-        for text in case.statements:
-            try:
-                parsed = [each.statement for each in session.parse(text)]
-            except EngineError:
-                continue
-            for statement in parsed:
-                if isinstance(statement, CreateSource):
-                    topic, count = topic_of(statement).name, str(dict(statement.properties).get("PARTITIONS", ""))
-                    found[topic] = found.get(topic) or (int(count) if count.isdecimal() else 0)
-        return {topic: max(named.get(topic, 1), count or PARTITIONS) for topic, count in found.items()}
 
     def _clear(self, topics: set[str]) -> None:
         catalog, registry = self.session.catalog, self.session.registry
@@ -116,6 +100,23 @@ class BrokerServer:
         self.topics.remove(topics)
         if status != HTTPStatus.OK:
             raise DriverError(f"the server does not drop what the case has made: {said}")
+
+
+def expected_topics(case: model.Case) -> dict[str, int]:
+    """The topics that a case expects to be there, those of sources and inputs, and their partitions (rule Q4.2)."""
+    declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
+    found = {**declared, **dict.fromkeys((given.topic for given in case.inputs), 0)}
+    session = Session(variables=dict(case.variables))
+    for text in case.statements:
+        try:
+            parsed = [each.statement for each in session.parse(text)]
+        except EngineError:
+            continue
+        for statement in parsed:
+            if isinstance(statement, CreateSource):
+                topic, count = topic_of(statement).name, str(dict(statement.properties).get("PARTITIONS", ""))
+                found[topic] = found.get(topic) or (int(count) if count.isdecimal() else 0)
+    return {topic: max(named.get(topic, 1), count or PARTITIONS) for topic, count in found.items()}
 
 
 def _posted(url: str, body: object) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Cases of three files: `statements.sql`, `input.json` and `output.json` side by side (rules Q15)."""
+"""Cases of three files, such as `statements.sql`, `input.json` and `output.json` side by side (rules Q15)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kestrel_qtt.cases.decode import DecodeError, Members, each, input_of, output_of
-from kestrel_qtt.cases.discovery import INPUT_FILE, OUTPUT_FILE, CaseFile
+from kestrel_qtt.cases.discovery import STATEMENTS_FILE, CaseFile, records_beside
 from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.raw import TextError
 from kestrel_qtt.cases.read_json import line_of, parse_json
@@ -16,21 +16,24 @@ _Record = TypeVar("_Record")
 
 
 def three_file_case(file: CaseFile, read: Callable[[Path], str]) -> Case:
-    """Return the case of a `statements.sql`. The inputs are optional, the outputs are not.
+    """Return the case of a script. The inputs are optional, the outputs are not.
 
     Raises:
         CaseFileError: a file cannot be read, or holds something else.
     """
     path = file.path
-    inputs = path.with_name(INPUT_FILE)
-    expected = _records(path.with_name(OUTPUT_FILE), "outputs", read, lambda record: output_of(record, None))
+    records = file.records or records_beside(path, must_be_there=True)
+    if records is None:
+        raise CaseFileError(path, 1, "there are no records beside the script")
+    name = path.parent.name if path.name == STATEMENTS_FILE else path.stem
+    expected = _records(records.outputs, "outputs", read, lambda record: output_of(record, None))
     return Case(
-        id=f"{file.name}::{path.parent.name}",
+        id=f"{file.name}::{name}",
         file=path,
         line=1,
-        name=path.parent.name,
+        name=name,
         statements=(read(path),),
-        inputs=_records(inputs, "inputs", read, input_of) if inputs.is_file() else (),
+        inputs=() if records.inputs is None else _records(records.inputs, "inputs", read, input_of),
         outputs=expected,
         tolerant=True,
     )

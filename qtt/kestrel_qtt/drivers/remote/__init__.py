@@ -1,0 +1,1 @@
+"""Cases on a server that is running, of ksqlDB or of Kestrel, under names of their own."""

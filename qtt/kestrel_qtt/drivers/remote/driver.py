@@ -1,0 +1,236 @@
+"""Runs cases on a server that is running: each under names of its own, several at a time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from itertools import count, groupby
+from threading import Event, Lock
+from uuid import uuid4
+
+from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.case_records import actual_records, input_records
+from kestrel_qtt.drivers.driver import DriverError, RunOptions
+from kestrel_qtt.drivers.full import FullDriver
+from kestrel_qtt.drivers.job import crashed
+from kestrel_qtt.drivers.kafka.order import in_expected_order
+from kestrel_qtt.drivers.kafka.partitions import given_records
+from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
+from kestrel_qtt.drivers.records.prepare import prepare
+from kestrel_qtt.drivers.records.process_topics import ProcessTopics
+from kestrel_qtt.drivers.records.run import CaseRun
+from kestrel_qtt.drivers.remote.names import OwnNames
+from kestrel_qtt.drivers.remote.service import DiedError, Service
+from kestrel_qtt.drivers.served import expected_topics
+from kestrel_qtt.drivers.topics import register_topics
+from kestrel_qtt.ksqldb.rest_cases import RestCase
+from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_sql.cli.remote import RemoteServer
+from kestrel_sql.errors import EngineError, SqlSyntaxError
+from kestrel_sql.formats.registry.memory import SchemaRegistry
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.topic_configs import awaited_shape
+from kestrel_sql.session.session import Session
+from kestrel_sql.sql.nodes.statements import DefineVariable, InsertValues, SetProperty, UndefineVariable, UnsetProperty
+from kestrel_sql.topics.records import Record
+
+_LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
+_SCHEMAS = re.compile(r"\b(?:AVRO|PROTOBUF|JSON_SR)\b", re.IGNORECASE)
+EVERY_CHANGE: Mapping[str, object] = {"cache.max.bytes.buffering": 0}
+"""Lets a table write each change, and not only the last of several, as a server does by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSettings:
+    """A server and its broker; without a registry cases with schemas cannot run. `cached` keeps the server's cache."""
+
+    url: str
+    servers: str
+    registry: SchemaRegistry | None = None
+    at_once: int = 4
+    cached: bool = False
+
+
+class RemoteDriver(FullDriver):
+    """Runs cases of records on a server of ksqlDB or of Kestrel, and leaves nothing of them there."""
+
+    def __init__(self, settings: RemoteSettings) -> None:
+        """Connect.
+
+        Raises:
+            DriverError: the server or the broker does not answer.
+        """
+        super().__init__(ProcessTopics())
+        self._settings = settings
+        self._server = RemoteServer(settings.url)
+        self._stop, self._commands = Event(), Lock()
+        self._prefix, self._numbers = f"QTT{uuid4().hex[:8].upper()}", count()
+        try:
+            self._server.version()
+            self._scratch = ScratchTopics(KafkaConfig.of(settings.servers), 0)
+        except EngineError as error:
+            raise DriverError(error.render()) from error
+        self._offsets = BrokerOffsets(self._scratch.config)
+
+    def run(
+        self, cases: Sequence[model.Case], options: RunOptions
+    ) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+        """Run the cases, several at a time; each is yielded once with its outcome and its seconds."""
+        pool = ThreadPoolExecutor(self._settings.at_once, "case")
+        try:
+            running = [pool.submit(self._timed, case) for case in cases]
+            for each in as_completed(running):
+                yield each.result()
+        finally:
+            # After Ctrl-C, too, what runs drops what it has made.
+            self._stop.set()
+            pool.shutdown(cancel_futures=True)
+            self._stop.clear()
+
+    def carrier_of(self, case: model.Case) -> str:
+        """Where the queries of a case run."""
+        return self._settings.url
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._scratch.close()
+        super().close()
+
+    def _timed(self, case: model.Case) -> tuple[model.Case, model.Outcome, float]:
+        started = time.perf_counter()
+        try:
+            outcome = self._run(case)
+        except SqlSyntaxError as error:
+            outcome = model.Rejected(message=str(error), error_code=error.code)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a bug on one case must not end the run
+            outcome = crashed(error)
+        return case, outcome, time.perf_counter() - started
+
+    def _run(self, case: model.Case) -> model.Outcome:
+        names = OwnNames(f"{self._prefix}_{next(self._numbers)}_")
+        run = prepare(names.case(case))
+        if isinstance(run.outcome, model.Crashed):
+            return run.outcome
+        service = Service(self._server, self._offsets, self._stop, self._commands)
+        made = self._topics_of(run)
+        try:
+            self._make(made)
+            refused = self._statements(run, service)
+            if refused is not None:
+                return replace(refused, message=names.given(refused.message))
+            if run.outcome is not None:
+                return model.Produced(records={})
+            self._feed(run, service)
+            return self._produced(run, names, made)
+        except DiedError as error:
+            return model.Failed(str(error))
+        finally:
+            service.clear()
+            self._scratch.remove(made)
+            if self._settings.registry is not None:
+                for topic in made:
+                    for side in ("key", "value"):
+                        self._settings.registry.delete(f"{topic}-{side}")
+
+    def _topics_of(self, run: CaseRun) -> dict[str, int]:
+        """The topics of a case and their partitions: those of its sources and sinks, and those that it feeds."""
+        expected = expected_topics(run.case)
+        known = (source.topic for source in run.session.catalog.sources.values())
+        planned = {topic: run.partitions.count(topic) for topic in known}
+        return {**expected, **planned}
+
+    def _make(self, made: Mapping[str, int]) -> None:
+        self._scratch.make(made)
+        for topic in made:
+            awaited_shape(self._scratch.config, topic)
+        self._scratch.await_led(made)
+
+    def _statements(self, run: CaseRun, service: Service) -> model.Rejected | None:
+        """Send the statements; INSERT VALUES become inputs, for a server has no clock that stands still."""
+        session = Session()
+        base = {} if self._settings.cached else EVERY_CHANGE
+        own = {name: value for name, value in run.case.properties.items() if name != "use.exact.numeric.comparison"}
+        given: dict[str, object] = {"auto.offset.reset": "earliest", **base, **own}
+        registry = self._settings.registry
+        if registry is not None:
+            register_topics(replace(run.session, registry=registry), run.case)
+        statements = session.parse("\n".join(run.case.statements))
+        for index, parsed in enumerate(statements):
+            match parsed.statement:
+                case SetProperty(name=name, value=value):
+                    given[name] = value
+                case UnsetProperty(name=name):
+                    given.pop(name, None)
+                case statement if isinstance(statement, _LOCAL) or (
+                    isinstance(statement, InsertValues) and run.outcome is None
+                ):
+                    continue
+                case _:
+                    try:
+                        service.carry_out(parsed, given)
+                    except EngineError as error:
+                        is_last = index == len(statements) - 1
+                        return model.Rejected(message=error.message, statement_index=index, is_last=is_last)
+        if registry is not None:
+            run.session.registry = registry
+            run.inputs = [record for _, record in input_records(run.session, run.case.inputs, run.partitions)]
+        return None
+
+    def _feed(self, run: CaseRun, service: Service) -> None:
+        """Write the inputs; where a query reads several topics, each topic's when those before it are processed."""
+        joins = any(len({*run.topics_read(query)}) > 1 for query in run.session.queries.values())
+        records = list(given_records(run))
+        pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)] if joins else [records]
+        sent: list[Record] = []
+        for piece in pieces:
+            for done in self._scratch.send(piece):
+                if isinstance(done, str):
+                    raise DriverError(f"the broker refused an input: {done}")
+                sent.append(done)
+            service.settle(run.session)
+        run.topics = {}
+        run.inputs = sent
+
+    def _produced(self, run: CaseRun, names: OwnNames, made: Mapping[str, int]) -> model.Outcome:
+        """Read what the queries wrote, in the order that the case expects between partitions."""
+        sources = run.session.catalog.sources
+        sinks = {query.plan.sink for query in run.session.queries.values() if query.plan.sink in sources}
+        topics = {sources[sink].topic for sink in sinks if sink is not None}
+        given = {(record.topic, record.partition, record.offset) for record in run.inputs}
+        # The clients of brokers have no timestamp 0: it is written as 1.
+        shifted = all(record.timestamp != 1 for record in run.case.inputs)
+        records = {}
+        for topic, read in self._scratch.read(topics).items():
+            found = [
+                replace(record, timestamp=0) if shifted and record.timestamp == 1 else record
+                for record in read
+                if (topic, record.partition, record.offset) not in given
+            ]
+            if not found:
+                continue
+            ordered = in_expected_order(run, topic, found, made[topic])
+            records[names.given(topic)] = actual_records(run.session, topic, ordered)
+        return model.Produced(records=records)
+
+
+def can_run(case: model.Case, *, schemas: bool) -> bool:
+    """Whether a server can run a case, and shows what the case compares: records, or that a statement is refused."""
+    if isinstance(case, RestCase | ScriptCase) or case.plan is not None or case.functions:
+        return False
+    if case.outputs is None and case.expected_exception is None:
+        return False
+    if any(topic.key_schema_id or topic.value_schema_id for topic in case.topics):
+        # The registry of a server gives the ids that it likes.
+        return False
+    has_schemas = any(topic.key_schema is not None or topic.value_schema is not None for topic in case.topics)
+    texts = (*case.statements, *map(str, case.properties.values()))
+    return schemas or not (has_schemas or any(map(_SCHEMAS.search, texts)))
+
+
+def comparable(case: model.Case) -> model.Case:
+    """A case without what a server does not show."""
+    return replace(case, post=None, log=None, serdes=None)
