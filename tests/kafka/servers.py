@@ -125,7 +125,7 @@ class Servers:
         url = f"http://{HOST}:{port}"
         return Server(url, log.read_text, lambda: process.poll() is None, end, process.pid, process.poll)
 
-    def here(self, spark: SparkSession, *, adopts: bool = False) -> Server:
+    def here(self, spark: SparkSession, *, adopts: bool = False, rebuilds: bool = False) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""
         port, said, ended = free_port(), list[str](), Event()
 
@@ -139,6 +139,7 @@ class Servers:
             push_queue_rows=100,
             say=said.append,
             adopts=adopts,
+            rebuilds=rebuilds,
             open_spark=open_spark,
             close_spark=lambda _: None,
             rehearse=lambda *_: None,

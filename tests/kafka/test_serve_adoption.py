@@ -46,7 +46,7 @@ def test_a_service_that_is_adopted_right_after_its_end_repeats_nothing(
             CREATE TABLE sums WITH (KAFKA_TOPIC='{servers.service}sums', PARTITIONS=1) AS
               SELECT id, COUNT(*) AS c FROM events GROUP BY id;
         """)
-        query = found[1]["commandStatus"]["queryId"]
+        query, counting = (each["commandStatus"]["queryId"] for each in found[1:])
         eventually(lambda: len(read(kafka.servers, sink, 1)) == ROWS, ksqldb)
         ksqldb.end()
 
@@ -54,12 +54,20 @@ def test_a_service_that_is_adopted_right_after_its_end_repeats_nothing(
         eventually(lambda: f"{query} waits until the group" in first.said(), first)
         first.end()
         second = servers.here(spark, adopts=adopts_again)
+        eventually(lambda: f"{counting} has state, which is not taken over" in errors_of(second), second)
+        second.end()
+        second = servers.here(spark, adopts=adopts_again, rebuilds=True)
         eventually(lambda: f"{query} goes on from the offsets that ksqlDB committed" in second.said(), second)
         write(servers, source, [ROWS])
         eventually(lambda: len(read(kafka.servers, sink, 1)) > ROWS, second)
         eventually(lambda: second.query("SELECT c FROM sums WHERE id = 1;") == [[ROWS + 1]], second)
         numbers = [json.loads(value or b"{}")["N"] for _, _, value, _ in read(kafka.servers, sink, 1)]
         assert numbers == [*range(ROWS + 1)]
+
+
+def errors_of(server: Server) -> str:
+    found = server.ksql("SHOW QUERIES EXTENDED;")[0]["queryDescriptions"] if server.is_up() else []
+    return " ".join(error["errorMessage"] for query in found for error in query["queryErrors"])
 
 
 def write(servers: Servers, topic: str, numbers: Sequence[int]) -> None:

@@ -65,6 +65,7 @@ _BROKER_ONLY = (
     "spark_conf",
     "patience",
     "adopt",
+    "rebuild",
     "until_caught_up",
     "share_sources",
     "processing_log_topic",

@@ -108,6 +108,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         action="store_true",
         help="take over a command topic that ksqlDB wrote, or whose checkpoint is lost",
     )
+    group.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="let queries with state that are taken over begin with empty state, and write their results again",
+    )
     add_engine_options(parser)
     script = "carry out these scripts, or those of a folder, once for each checkpoint, before the server is ready"
     parser.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=script)
@@ -261,7 +266,13 @@ def _server(
     session = Session(config=config, registry=registry_of(arguments), functions=functions)
     return broker_server(
         session,
-        BrokerEngineSettings(run=run, push_queue_rows=arguments.push_queue_rows, say=say, adopts=arguments.adopt),
+        BrokerEngineSettings(
+            run=run,
+            push_queue_rows=arguments.push_queue_rows,
+            say=say,
+            adopts=arguments.adopt,
+            rebuilds=arguments.rebuild,
+        ),
         settings,
         stopped,
     )

@@ -27,6 +27,7 @@ class Service:
         self.started: list[dict[tuple[str, int], int]] = []
         self.members, self.low, self.levels = 1, low, levels
         self.committed = {("a", 0): 70}
+        self.is_open = self.rebuilds = False
         self.folder = CheckpointFolder(folder)
         monkeypatch.setattr(Preparation, "new", lambda _, named: self._new(named))
         monkeypatch.setattr(Preparation, "known", lambda _, named, stored: self._known(named, stored))
@@ -45,7 +46,12 @@ class Service:
         ):
             session.execute(parsed)
         none: Any = SimpleNamespace(ends=lambda *_: {})
-        offsets: Any = SimpleNamespace(ends=lambda *_: {}, first=lambda _: {("a", 0): self.low})
+        offsets: Any = SimpleNamespace(
+            ends=lambda *_: {},
+            first=lambda _: {("a", 0): self.low},
+            topics=lambda _: {},
+            written=lambda _: {("B", 0): 1} if self.is_open else {},
+        )
         return BrokerQueries(
             settings=none,
             session=session,
@@ -53,7 +59,7 @@ class Service:
             offsets=offsets,
             spark=none,
             manifest=self.folder.load(),
-            adoption=Adoption(none, "s_", self.said.append),
+            adoption=Adoption(none, "s_", self.said.append, rebuilds=self.rebuilds),
         )
 
     def _check_idle(self) -> None:
@@ -151,9 +157,39 @@ def test_a_query_with_state_is_refused_by_each_start_while_its_history_is_gone(
         assert error.startswith(f"{QUERY} cannot be taken over")
         assert "a-0 begins at 40, and ksqlDB had read to 70" in error
     assert service.started == []
-    service.low = 0
+    service.low, service.rebuilds = 0, True
     service.start().follow()
     assert service.started == [{("a", 0): 0}]
+
+
+def test_a_query_with_state_begins_anew_only_if_asked_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    service = Service(monkeypatch, tmp_path, levels=1)
+    service.members = 0
+    queries = service.start()
+    queries.note_done("command topic", list(queries.session.queries))
+    queries.follow()
+    assert queries.progress()[QUERY][3] == (
+        f"{QUERY} has state, which is not taken over, and ksqlDB had read a-0 to 70"
+    )
+    # One that had read nothing repeats nothing.
+    service.committed = {("a", 0): 0}
+    service.start().follow()
+    assert service.started == [{("a", 0): 0}]
+
+
+def test_a_query_waits_for_a_transaction_that_is_open_in_its_sink(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service = Service(monkeypatch, tmp_path)
+    service.members, service.is_open = 0, True
+    queries = service.start()
+    queries.note_done("command topic", list(queries.session.queries))
+    queries.follow()
+    assert service.started == []
+    assert "no transaction is open in the topic B" in service.said[0]
+    service.is_open = False
+    look_later(queries)
+    assert service.started == [{("a", 0): 70}]
 
 
 @pytest.mark.parametrize(

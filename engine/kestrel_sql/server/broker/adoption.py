@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.registry import Registry
@@ -56,32 +56,59 @@ def check_history(query_id: str, first: Mapping[Position, int], committed: Mappi
         )
 
 
+def check_rebuild(query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int]) -> None:
+    """Check that a query with state, which begins again, repeats nothing; `first` are the low watermarks.
+
+    Raises:
+        QueryError: ksqlDB had read records.
+    """
+    read = [
+        f"{topic}-{partition} to {committed[topic, partition]}"
+        for (topic, partition), low in sorted(first.items())
+        if committed.get((topic, partition), 0) > low
+    ]
+    if read:
+        raise QueryError(
+            f"{query_id} has state, which is not taken over, and ksqlDB had read {', '.join(read)}",
+            hint="--rebuild starts it with empty state over all records, and its results are written again",
+        )
+
+
 class StillRunsError(Exception):
     """ksqlDB still runs a query, or has ended so shortly ago that the broker counts it as running: the query waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """Where the queries of a ksqlDB service begin; `say` tells a user."""
+    """Where the queries of a ksqlDB service begin; `say` tells a user.
+
+    `rebuilds` says that queries with state may begin anew, and write again what ksqlDB has written.
+    """
 
     config: KafkaConfig
     service_id: str
     say: Callable[[str], None]
+    rebuilds: bool = False
 
-    def begun(self, prepared: Prepared, offsets: BrokerOffsets) -> Prepared:
+    def begun(self, prepared: Prepared, offsets: BrokerOffsets, sink: str | None) -> Prepared:
         """Return a query that goes on from ksqlDB's offsets if it has no state, else begins anew.
 
         Raises:
-            StillRunsError: the group of the query has members.
-            QueryError: a query with state has lost records that ksqlDB had read, or the broker refuses.
+            StillRunsError: the group of the query has members, or a transaction is open in the topic `sink`.
+            QueryError: a query with state has lost records that ksqlDB had read, or may not begin anew, or the broker
+                refuses.
         """
         stored = prepared.stored
         group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
         self._check_idle(group, stored.id)
+        if sink is not None:
+            _check_closed(sink, stored.id, offsets)
         committed = self._committed(group, list(stored.start))
         if prepared.pipeline.graph.levels:
             first = offsets.first(stored.start)
             check_history(stored.id, first, committed)
+            if not self.rebuilds:
+                check_rebuild(stored.id, first, committed)
             self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
             return replace(prepared, stored=replace(stored, start=first))
         if committed:
@@ -106,9 +133,20 @@ class Adoption:
             with closing(Consumer(settings)) as consumer:
                 found = committed_offsets(consumer, [TopicPartition(*position) for position in positions], _TIMEOUT_S)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise StillRunsError(f"{group} waits until a transaction with its offsets ends") from error
             raise self._failed(group, error) from error
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def _failed(self, group: str, error: KafkaException) -> QueryError:
         reason = error.args[0]
         return broker_error(f"the offsets of the group {group} cannot be read: {reason.str()}", reason)
+
+
+def _check_closed(sink: str, query_id: str, offsets: BrokerOffsets) -> None:
+    """Check that no transaction of a killed ksqlDB is open in a sink; readers would wait for it."""
+    positions = [position for topic in offsets.topics([sink]).values() for position in topic.positions]
+    if offsets.ends(positions) != offsets.written(positions):
+        raise StillRunsError(
+            f"{query_id} waits until no transaction is open in the topic {sink}, and then starts by itself"
+        )

@@ -70,6 +70,8 @@ class BrokerEngineSettings:
     say: Callable[[str], None]
     adopts: bool = False
     """Whether to take over a command topic that this checkpoint does not know."""
+    rebuilds: bool = False
+    """Whether queries with state that ksqlDB ran may begin anew, and write their results again."""
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
     rehearse: Callable[[SparkSession, Event], object] = rehearse
@@ -108,7 +110,7 @@ class BrokerBackend:
             offsets=self._offsets,
             spark=self._spark.session,
             manifest=manifest,
-            adoption=Adoption(run.config, session.config["ksql.service.id"], settings.say),
+            adoption=Adoption(run.config, session.config["ksql.service.id"], settings.say, rebuilds=settings.rebuilds),
             pace=settings.pace,
         )
         self.idle_s = self.idle_s * settings.pace

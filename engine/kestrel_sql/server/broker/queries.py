@@ -345,7 +345,8 @@ class BrokerQueries:
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
         if stored is None and query.id in self.manifest.adopting:
-            prepared = self.adoption.begun(prepared, self.offsets)
+            sink = self.session.catalog.sources.get(query.plan.sink or "")
+            prepared = self.adoption.begun(prepared, self.offsets, None if sink is None else sink.topic)
         stored = prepared.stored
         check_start(
             self.spark,
