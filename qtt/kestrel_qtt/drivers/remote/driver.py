@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from itertools import count, groupby
@@ -31,6 +31,7 @@ from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.cli.remote import RemoteServer
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.formats.registry.memory import SchemaRegistry
+from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
@@ -40,6 +41,11 @@ from kestrel_sql.topics.records import Record
 
 _LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 _SCHEMAS = re.compile(r"\b(?:AVRO|PROTOBUF|JSON_SR)\b", re.IGNORECASE)
+_TIMES = re.compile(r"ROWTIME|WINDOWSTART|WINDOWEND|TIMESTAMP", re.IGNORECASE)
+_MANY_DAYS_MS = 2520 * 86_400_000
+"""A multiple of the sizes that windows have."""
+
+_ANSWER_S = 10.0
 EVERY_CHANGE: Mapping[str, object] = {"cache.max.bytes.buffering": 0}
 """Lets a table write each change, and not only the last of several, as a server does by default."""
 
@@ -74,7 +80,7 @@ class RemoteDriver(FullDriver):
             self._scratch = ScratchTopics(KafkaConfig.of(settings.servers), 0)
         except EngineError as error:
             raise DriverError(error.render()) from error
-        self._offsets = BrokerOffsets(self._scratch.config)
+        self._offsets, self._admin = BrokerOffsets(self._scratch.config), admin_client(self._scratch.config)
 
     def run(
         self, cases: Sequence[model.Case], options: RunOptions
@@ -115,7 +121,7 @@ class RemoteDriver(FullDriver):
         run = prepare(names.case(case))
         if isinstance(run.outcome, model.Crashed):
             return run.outcome
-        service = Service(self._server, self._offsets, self._stop, self._commands)
+        service = Service(self._server, self._offsets, self._topics_of_broker, self._stop, self._commands)
         made = self._topics_of(run)
         try:
             self._make(made)
@@ -124,8 +130,9 @@ class RemoteDriver(FullDriver):
                 return replace(refused, message=names.given(refused.message))
             if run.outcome is not None:
                 return model.Produced(records={})
-            self._feed(run, service)
-            return self._produced(run, names, made)
+            later = _later(run)
+            self._feed(run, service, later)
+            return self._produced(run, names, made, later)
         except DiedError as error:
             return model.Failed(str(error))
         finally:
@@ -135,6 +142,9 @@ class RemoteDriver(FullDriver):
                 for topic in made:
                     for side in ("key", "value"):
                         self._settings.registry.delete(f"{topic}-{side}")
+
+    def _topics_of_broker(self) -> Iterable[str]:
+        return list(self._admin.list_topics(timeout=_ANSWER_S).topics)
 
     def _topics_of(self, run: CaseRun) -> dict[str, int]:
         """The topics of a case and their partitions: those of its sources and sinks, and those that it feeds."""
@@ -180,41 +190,57 @@ class RemoteDriver(FullDriver):
             run.inputs = [record for _, record in input_records(run.session, run.case.inputs, run.partitions)]
         return None
 
-    def _feed(self, run: CaseRun, service: Service) -> None:
-        """Write the inputs; where a query reads several topics, each topic's when those before it are processed."""
-        joins = any(len({*run.topics_read(query)}) > 1 for query in run.session.queries.values())
+    def _feed(self, run: CaseRun, service: Service, later: int) -> None:
+        """Write the inputs, moved in time, each piece when those before it are processed."""
         records = list(given_records(run))
-        pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)] if joins else [records]
+        queries = list(run.session.queries.values())
+        if any("FkTableTableJoinV1(" in repr(query.plan.physical_plan) for query in queries):
+            # Such a join leaves out a change that is followed by another one before it has been answered.
+            pieces = [[record] for record in records]
+        elif any(len({*run.topics_read(query)}) > 1 for query in queries):
+            pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)]
+        else:
+            pieces = [records]
         sent: list[Record] = []
         for piece in pieces:
-            for done in self._scratch.send(piece):
+            for done in self._scratch.send([replace(each, timestamp=each.timestamp + later) for each in piece]):
                 if isinstance(done, str):
                     raise DriverError(f"the broker refused an input: {done}")
                 sent.append(done)
             service.settle(run.session)
-        run.topics = {}
-        run.inputs = sent
+        run.inputs = sent[: len(run.inputs)]
 
-    def _produced(self, run: CaseRun, names: OwnNames, made: Mapping[str, int]) -> model.Outcome:
+    def _produced(self, run: CaseRun, names: OwnNames, made: Mapping[str, int], later: int) -> model.Outcome:
         """Read what the queries wrote, in the order that the case expects between partitions."""
         sources = run.session.catalog.sources
         sinks = {query.plan.sink for query in run.session.queries.values() if query.plan.sink in sources}
-        topics = {sources[sink].topic for sink in sinks if sink is not None}
+        # What INSERT VALUES writes counts as written.
+        topics = {*run.topics, *(sources[sink].topic for sink in sinks if sink is not None)}
         given = {(record.topic, record.partition, record.offset) for record in run.inputs}
-        # The clients of brokers have no timestamp 0: it is written as 1.
-        shifted = all(record.timestamp != 1 for record in run.case.inputs)
         records = {}
         for topic, read in self._scratch.read(topics).items():
-            found = [
-                replace(record, timestamp=0) if shifted and record.timestamp == 1 else record
-                for record in read
-                if (topic, record.partition, record.offset) not in given
-            ]
+            found = [record for record in read if (topic, record.partition, record.offset) not in given]
             if not found:
                 continue
-            ordered = in_expected_order(run, topic, found, made[topic])
-            records[names.given(topic)] = actual_records(run.session, topic, ordered)
+            actual = actual_records(run.session, topic, in_expected_order(run, topic, found, made[topic]))
+            records[names.given(topic)] = tuple(_sooner(record, later) for record in actual)
         return model.Produced(records=records)
+
+
+def _later(run: CaseRun) -> int:
+    """By how much (ms) a case is moved in time: the clients of brokers have no timestamp 0, which they write as 1.
+
+    A case whose statements see times stays where it is.
+    """
+    sees_times = any(map(_TIMES.search, run.case.statements)) or any(record.window for record in run.case.inputs)
+    return 0 if sees_times or all(record.timestamp for record in given_records(run)) else _MANY_DAYS_MS
+
+
+def _sooner(record: model.ActualRecord, later: int) -> model.ActualRecord:
+    window = record.window
+    if window is not None:
+        window = replace(window, start=window.start - later, end=window.end - later)
+    return replace(record, timestamp=record.timestamp - later, window=window)
 
 
 def can_run(case: model.Case, *, schemas: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock
@@ -35,11 +35,13 @@ class DiedError(Exception):
 class Service:
     """The statements of one case on a server; `stop` ends the waiting for its queries.
 
-    `commands` is held by one case at a time: ksqlDB fences who writes its command topic beside another.
+    `topics` names those of the broker. `commands` is held by one case at a time: ksqlDB fences who writes its command
+    topic beside another.
     """
 
     server: RemoteServer
     offsets: BrokerOffsets
+    topics: Callable[[], Iterable[str]]
     stop: Event
     commands: Lock
     queries: list[str] = field(default_factory=list)
@@ -103,7 +105,8 @@ class Service:
         if not sinks:
             return True
         # The offsets of the ends come first, for a query may read on meanwhile.
-        topics = {source.topic for source in session.catalog.sources.values()}
+        between = self._between()
+        topics = {*between, *(source.topic for source in session.catalog.sources.values())}
         ends = self.offsets.written(
             position for found in self.offsets.topics(topics).values() for position in found.positions
         )
@@ -113,11 +116,15 @@ class Service:
         for query, query_id in zip(planned, self.queries, strict=False):
             at = next((offsets for group, offsets in read.items() if group.endswith(f"query_{query_id}")), {})
             own = {sources[name].topic for name in query.plan.sources if name in sources}
-            if any(at.get(position, (0, 0))[0] < end for position, end in ends.items() if position[0] in own):
-                return False
-            if any(offset < end for (topic, _), (offset, end) in at.items() if topic not in own):
+            own |= {topic for topic in between if f"query_{query_id}-" in topic}
+            if any(at.get(position, 0) < end for position, end in ends.items() if position[0] in own):
                 return False
         return True
+
+    def _between(self) -> set[str]:
+        """The topics of the broker that the queries write for themselves to read; nobody reads changelogs."""
+        own = tuple(f"query_{query}-" for query in self.queries)
+        return {name for name in self.topics() if any(each in name for each in own) and not name.endswith("-changelog")}
 
     def _check_alive(self) -> None:
         # ksqlDB starts a query again that has died, so that its state says nothing.
@@ -145,14 +152,14 @@ class Service:
         return found
 
 
-def _read(described: Iterator[Mapping[str, Any]] | Any) -> Iterator[tuple[str, dict[tuple[str, int], tuple[int, int]]]]:
-    """What each consumer group has read, and where the topic ends, by partition."""
+def _read(described: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, dict[tuple[str, int], int]]]:
+    """The offset that each consumer group has read to, by partition."""
     for source in described:
         for summary in source.get("queryOffsetSummaries", ()):
             yield (
                 summary["groupId"],
                 {
-                    (topic["kafkaTopic"], each["partition"]): (each["consumerOffset"], each["logEndOffset"])
+                    (topic["kafkaTopic"], each["partition"]): each["consumerOffset"]
                     for topic in summary["topicSummaries"]
                     for each in topic["offsets"]
                 },
