@@ -52,7 +52,20 @@ def test_what_a_server_cannot_run_or_show() -> None:
     assert not can_run(case(stream.format("AVRO"), outputs=()), schemas=False)
     assert can_run(case(stream.format("AVRO"), outputs=()), schemas=True)
     assert not can_run(case(stream.format("JSON"), outputs=(), functions=("mine.py",)), schemas=False)
-    assert comparable(case(stream, log=(), outputs=())).log is None
+    assert comparable(case(stream, log=(), outputs=()), cached=False).log is None
+
+
+def test_with_a_cache_the_last_change_of_each_key_of_a_table_is_compared() -> None:
+    records = [("T", 1, 1), ("T", 2, 1), ("T", 1, 2), ("s2", 1, 1), ("s2", 1, 2)]
+    given = case(
+        "CREATE STREAM s (a INT KEY) WITH (kafka_topic='s', value_format='JSON');",
+        "CREATE TABLE t AS SELECT a, COUNT(*) AS n FROM s GROUP BY a;",
+        "CREATE STREAM s2 WITH (kafka_topic='s2') AS SELECT * FROM s;",
+        outputs=tuple(OutputRecord(topic=topic, key=key, value=n) for topic, key, n in records),
+    )
+    outputs = comparable(given, cached=True).outputs or ()
+    assert {(each.topic, each.key, each.value) for each in outputs} == {*records[1:]}
+    assert comparable(given, cached=False).outputs == given.outputs
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def plan_insert_into(
     _check_kind(SourceKind.STREAM, planned.relation)
     _check_projection(planned, target.name)
     check_insert(planned.schema, target)
-    step = _sink(planned.relation, target.name, target.topic, target.formats, target.timestamp_column)
+    step = _sink(planned.relation, target.name, target.topic, target.formats, None)
     return StatementPlan(
         statement_text=statement_text,
         query_plan=QueryPlan(sources=planned.sources, sink=target.name, physical_plan=step, query_id=query_id),

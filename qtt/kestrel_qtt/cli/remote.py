@@ -22,7 +22,7 @@ def add_remote(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ksqldb-server", metavar="URL", help=url)
     registry = "the schema registry of that server; without it cases with schemas are left out"
     parser.add_argument("--schema-registry", metavar="URL", help=registry)
-    cached = "leave that server its cache, so that a table may show only the last of several changes"
+    cached = "leave that server its cache: of the changes of a table the last one of each key is compared"
     parser.add_argument("--server-cache", action="store_true", help=cached)
 
 
@@ -54,7 +54,8 @@ def fit_for_remote(loaded: Loaded, arguments: argparse.Namespace) -> Loaded:
     from kestrel_qtt.drivers.remote.driver import can_run, comparable
 
     schemas = arguments.schema_registry is not None
-    fitting = tuple(comparable(case) for case in loaded.cases if can_run(case, schemas=schemas))
+    cached = arguments.server_cache
+    fitting = tuple(comparable(case, cached=cached) for case in loaded.cases if can_run(case, schemas=schemas))
     if left := len(loaded.cases) - len(fitting):
         why = "REST answers, scripts, own functions, ids of schemas" + ("" if schemas else ", schemas")
         Console(stderr=True).print(f"{left} cases are left out: {why}, or nothing that a server shows", highlight=False)

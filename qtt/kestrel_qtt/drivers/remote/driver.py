@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 from threading import Event, Lock
+from typing import TypeVar
 from uuid import uuid4
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
+from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
@@ -36,18 +39,32 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.session.session import Session
-from kestrel_sql.sql.nodes.statements import DefineVariable, InsertValues, SetProperty, UndefineVariable, UnsetProperty
+from kestrel_sql.sql.nodes.statements import (
+    CreateAs,
+    DefineVariable,
+    InsertValues,
+    SetProperty,
+    SourceKind,
+    UndefineVariable,
+    UnsetProperty,
+)
 from kestrel_sql.topics.records import Record
 
+_T = TypeVar("_T")
 _LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 _SCHEMAS = re.compile(r"\b(?:AVRO|PROTOBUF|JSON_SR)\b", re.IGNORECASE)
-_TIMES = re.compile(r"ROWTIME|WINDOWSTART|WINDOWEND|TIMESTAMP", re.IGNORECASE)
+_TIMES = re.compile(r"HOPPING|ROWTIME|WINDOWSTART|WINDOWEND|\bTIMESTAMP\W?\s*=", re.IGNORECASE)
 _MANY_DAYS_MS = 2520 * 86_400_000
 """A multiple of the sizes that windows have."""
 
 _ANSWER_S = 10.0
+_FINAL = "emit=<Emit.FINAL"
+_ONE_BY_ONE = ("FkTableTableJoinV1(", _FINAL)
+"""What the plans of queries have in them whose inputs are written one by one."""
 EVERY_CHANGE: Mapping[str, object] = {"cache.max.bytes.buffering": 0}
 """Lets a table write each change, and not only the last of several, as a server does by default."""
+_AT_ONCE: Mapping[str, object] = {"ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__": 0}
+"""Lets EMIT FINAL write a window when it closes, and not with a record a second later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +141,9 @@ class RemoteDriver(FullDriver):
         service = Service(self._server, self._offsets, self._topics_of_broker, self._stop, self._commands)
         made = self._topics_of(run)
         try:
-            self._make(made)
+            own = _kept_for(run.case)
+            self._make({topic: partitions for topic, partitions in made.items() if topic not in own})
+            self._scratch.know(made)
             refused = self._statements(run, service)
             if refused is not None:
                 return replace(refused, message=names.given(refused.message))
@@ -162,7 +181,9 @@ class RemoteDriver(FullDriver):
     def _statements(self, run: CaseRun, service: Service) -> model.Rejected | None:
         """Send the statements; INSERT VALUES become inputs, for a server has no clock that stands still."""
         session = Session()
-        base = {} if self._settings.cached else EVERY_CHANGE
+        # With EMIT FINAL a cache hides no change, and holds windows that close after they have expired (rule O9.4).
+        is_final = any(_FINAL in repr(query.plan.physical_plan) for query in run.session.queries.values())
+        base = _AT_ONCE if is_final else {} if self._settings.cached else EVERY_CHANGE
         own = {name: value for name, value in run.case.properties.items() if name != "use.exact.numeric.comparison"}
         given: dict[str, object] = {"auto.offset.reset": "earliest", **base, **own}
         registry = self._settings.registry
@@ -194,8 +215,9 @@ class RemoteDriver(FullDriver):
         """Write the inputs, moved in time, each piece when those before it are processed."""
         records = list(given_records(run))
         queries = list(run.session.queries.values())
-        if any("FkTableTableJoinV1(" in repr(query.plan.physical_plan) for query in queries):
-            # Such a join leaves out a change that is followed by another one before it has been answered.
+        if any(name in repr(query.plan.physical_plan) for query in queries for name in _ONE_BY_ONE):
+            # Such a join leaves out a change that is followed by another one before it has been answered, and windows
+            # that close within a millisecond come out with a later record.
             pieces = [[record] for record in records]
         elif any(len({*run.topics_read(query)}) > 1 for query in queries):
             pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)]
@@ -220,11 +242,33 @@ class RemoteDriver(FullDriver):
         records = {}
         for topic, read in self._scratch.read(topics).items():
             found = [record for record in read if (topic, record.partition, record.offset) not in given]
+            if self._settings.cached and any(
+                each.kind is SourceKind.TABLE for each in run.session.sources_of_topic(topic)
+            ):
+                found = last_of_each(found, lambda record: record.key)
             if not found:
                 continue
             actual = actual_records(run.session, topic, in_expected_order(run, topic, found, made[topic]))
             records[names.given(topic)] = tuple(_sooner(record, later) for record in actual)
         return model.Produced(records=records)
+
+
+def _kept_for(case: model.Case) -> set[str]:
+    """The topics that a server makes itself, because a statement says how long they keep records."""
+    return {
+        topic_of(statement).name
+        for statement in _created(case)
+        if "RETENTION_MS" in dict(statement.properties)
+        or (statement.query.window is not None and statement.query.window.retention is not None)
+    }
+
+
+def _created(case: model.Case) -> Iterator[CreateAs]:
+    """The queries of a case that make their sink."""
+    with suppress(EngineError):
+        for parsed in Session(variables=dict(case.variables)).parse("\n".join(case.statements)):
+            if isinstance(parsed.statement, CreateAs):
+                yield parsed.statement
 
 
 def _later(run: CaseRun) -> int:
@@ -247,7 +291,7 @@ def can_run(case: model.Case, *, schemas: bool) -> bool:
     """Whether a server can run a case, and shows what the case compares: records, or that a statement is refused."""
     if isinstance(case, RestCase | ScriptCase) or case.plan is not None or case.functions:
         return False
-    if case.outputs is None and case.expected_exception is None:
+    if (case.outputs is None and case.expected_exception is None) or any(each.offset for each in case.inputs):
         return False
     if any(topic.key_schema_id or topic.value_schema_id for topic in case.topics):
         # The registry of a server gives the ids that it likes.
@@ -257,6 +301,22 @@ def can_run(case: model.Case, *, schemas: bool) -> bool:
     return schemas or not (has_schemas or any(map(_SCHEMAS.search, texts)))
 
 
-def comparable(case: model.Case) -> model.Case:
-    """A case without what a server does not show."""
-    return replace(case, post=None, log=None, serdes=None)
+def comparable(case: model.Case, *, cached: bool) -> model.Case:
+    """A case without what a server does not show; with a cache, all but the last value of each key of a table."""
+    outputs = case.outputs
+    if cached and outputs is not None:
+        tables = {topic_of(statement).name for statement in _created(case) if statement.kind is SourceKind.TABLE}
+        outputs = (
+            *(record for record in outputs if record.topic not in tables),
+            *last_of_each(
+                [record for record in outputs if record.topic in tables],
+                lambda record: (record.topic, repr(record.key), record.window),
+            ),
+        )
+    return replace(case, outputs=outputs, post=None, log=None, serdes=None)
+
+
+def last_of_each(records: Sequence[_T], key_of: Callable[[_T], Hashable]) -> list[_T]:
+    """The last record of each key, in their order."""
+    last = {key_of(record): at for at, record in enumerate(records)}
+    return [records[at] for at in sorted(last.values())]

@@ -20,7 +20,11 @@ from kestrel_sql.types.sql_types import quote
 PATIENCE_S = 60.0
 _LOOK_S = 0.1
 _TURNS = 5
-_BUSY = ("newer producer with the same transactionalId", "waiting for command topic consumer to process command")
+_BUSY = (
+    "newer producer with the same transactionalId",
+    "waiting for command topic consumer to process command",
+    "attempted a transactional operation in an invalid state",
+)
 """How often a command is sent that ksqlDB did not write because it was busy with another one."""
 
 _ERRORS_S = 2.0
@@ -62,8 +66,8 @@ class Service:
                 pass
         for entity in self._commanded(parsed.text, properties):
             query = (entity.get("commandStatus") or {}).get("queryId")
-            # A query that is replaced keeps its id.
-            if query and query not in self.queries:
+            # A query that is replaced keeps its id, and that of a source table ends with it.
+            if query and query not in self.queries and not isinstance(parsed.statement, CreateSource):
                 self.queries.append(query)
 
     def settle(self, session: Session) -> None:
