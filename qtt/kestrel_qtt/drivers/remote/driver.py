@@ -119,7 +119,12 @@ class RemoteDriver(FullDriver):
         return self._settings.url
 
     def close(self) -> None:
-        """Close the clients."""
+        """Drop what could not be dropped before, and topics that clients who looked for them made again; then leave."""
+        prefix = self._prefix.lower()
+        with suppress(EngineError):
+            self._service().sweep(self._prefix)
+        with suppress(EngineError):
+            self._scratch.remove([name for name in self._topics_of_broker() if prefix in name.lower()])
         self._scratch.close()
         super().close()
 
@@ -138,7 +143,7 @@ class RemoteDriver(FullDriver):
         run = prepare(names.case(case))
         if isinstance(run.outcome, model.Crashed):
             return run.outcome
-        service = Service(self._server, self._offsets, self._topics_of_broker, self._stop, self._commands)
+        service = self._service()
         made = self._topics_of(run)
         try:
             own = _kept_for(run.case)
@@ -161,6 +166,9 @@ class RemoteDriver(FullDriver):
                 for topic in made:
                     for side in ("key", "value"):
                         self._settings.registry.delete(f"{topic}-{side}")
+
+    def _service(self) -> Service:
+        return Service(self._server, self._offsets, self._topics_of_broker, self._stop, self._commands)
 
     def _topics_of_broker(self) -> Iterable[str]:
         return list(self._admin.list_topics(timeout=_ANSWER_S).topics)

@@ -104,6 +104,18 @@ class Service:
                 with suppress(EngineError):
                     self._commanded(text, {})
 
+    def sweep(self, prefix: str) -> None:
+        """Clear whatever has names with a prefix: what was refused when its case ended."""
+        queries, streams, tables, types = self._ask("SHOW QUERIES; SHOW STREAMS; SHOW TABLES; SHOW TYPES;", {})
+        self.queries += [each["id"] for each in queries["queries"] if prefix in each["id"]]
+        named = [("TYPE", name) for name in types["types"]]
+        named += [("STREAM", each["name"]) for each in streams["streams"]]
+        named += [("TABLE", each["name"]) for each in tables["tables"]]
+        # Twice, for one that another one reads is refused.
+        self._made += [f"DROP {kind} IF EXISTS {quote(name)};" for kind, name in named if name.startswith(prefix)] * 2
+        if self.queries or self._made:
+            self.clear()
+
     def _has_read(self, session: Session, planned: Sequence[PersistentQuery]) -> bool:
         sinks = dict.fromkeys(query.plan.sink or "" for query in planned)
         if not sinks:
