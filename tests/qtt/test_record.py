@@ -68,8 +68,21 @@ def test_a_value_that_is_masked_is_masked_wherever_it_stands() -> None:
     assert (one.key, other.key) == (hidden, hidden)
     assert one.value == {"DRIVER_ID": hidden, "N": 4711, "NOTES": [hidden, "other"]}
     assert one.headers == (("driver", str(hidden).encode()), ("n", b"4711"), ("x", None))
-    with pytest.raises(DriverError, match="topic t, partition 0, offset 0: a text has a masked value as a part"):
-        list(sample_of("value.DRIVER_ID")._masked([first, ("t", ActualRecord(value="x,d-17"))]))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ActualRecord(value="x,d-17"),
+        ActualRecord(value={"A": "the driver d-17 was late"}),
+        ActualRecord(value={"A": [{"d-17": 1}]}),
+        ActualRecord(headers=(("from", b"driver=d-17"),)),
+    ],
+)
+def test_a_masked_value_that_stands_within_another_is_refused(second: ActualRecord) -> None:
+    first = "s", ActualRecord(key="d-17", value={"DRIVER_ID": "d-17", "N": 1, "NOTES": None})
+    with pytest.raises(DriverError, match="topic t, partition 0, offset 0: a text or a name has a masked value"):
+        list(sample_of("value.DRIVER_ID")._masked([first, ("t", second)]))
 
 
 def test_a_late_record_stays_behind_the_one_before_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -115,3 +116,17 @@ def hidden_everywhere(content: Actual, values: Collection[str], mask: Mask) -> A
             return mask.hidden(content) if str(content) in values else content
         case _:
             return [hidden_everywhere(value, values, mask) for value in content]
+
+
+def holds_in_part(content: Actual, values: Collection[str], *, is_whole: bool = True) -> bool:
+    """Whether one of `values` is a part of a text in a key or value, or a name below its columns, as in a map."""
+    match content:
+        case Mapping():
+            is_named = not is_whole and any(name in values for name in content)
+            return is_named or any(holds_in_part(each, values, is_whole=False) for each in content.values())
+        case str():
+            return content not in values and not set(re.split(r"[^\w.@-]+", content)).isdisjoint(values)
+        case None | bytes() | int() | float() | Decimal():
+            return False
+        case _:
+            return any(holds_in_part(each, values, is_whole=False) for each in content)

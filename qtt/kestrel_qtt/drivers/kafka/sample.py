@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.case_records import actual_records
 from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.drivers.driver import DriverError
-from kestrel_qtt.drivers.kafka.mask import Mask, changed_values, hidden_everywhere
+from kestrel_qtt.drivers.kafka.mask import Mask, changed_values, hidden_everywhere, holds_in_part
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.topics import schema_json
 from kestrel_qtt.judge.json_text import write_json
@@ -164,10 +163,12 @@ class Sampler:
         if not values:
             return record
         mask = self.wishes.masks[0]
-        for content in (record.key, record.value):
-            if isinstance(content, str) and content not in values and values & set(re.split(r"[^\w.@-]+", content)):
-                at = f"partition {record.partition}, offset {record.offset}"
-                raise DriverError(f"topic {topic}, {at}: a text has a masked value as a part: mask all of it, too")
+        headers = [(text or b"").decode(errors="replace") for _, text in record.headers]
+        if any(holds_in_part(content, values) for content in (record.key, record.value, headers)):
+            at = f"partition {record.partition}, offset {record.offset}"
+            raise DriverError(
+                f"topic {topic}, {at}: a text or a name has a masked value as a part: mask all of it, too"
+            )
         texts = {value.encode() for value in values}
         return replace(
             record,
