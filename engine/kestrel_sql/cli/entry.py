@@ -21,6 +21,9 @@ def main() -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
+        from kestrel_sql.spark.runtime.interrupted import end_jvms
+
+        end_jvms()
         # Spark may still be starting in a thread, for which Python would wait.
         sys.stdout.flush()
         sys.stderr.flush()

@@ -30,6 +30,9 @@ def main() -> int:
     gc.enable()
     code = run()
     if code == INTERRUPTED:
+        from kestrel_qtt.drivers.open import end_jvms
+
+        end_jvms()
         # Groups of cases may still run in threads, for which Python would wait.
         sys.stdout.flush()
         sys.stderr.flush()

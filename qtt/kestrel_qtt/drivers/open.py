@@ -14,6 +14,13 @@ def run_cold() -> None:
     os.environ[COLD_VARIABLE] = "1"
 
 
+def end_jvms() -> None:
+    """Kill the JVMs that drivers have started; call it when a user has interrupted their work."""
+    from kestrel_sql.spark.runtime import interrupted
+
+    interrupted.end_jvms()
+
+
 def open_driver(carrier: str = "spark") -> PlanningDriver:
     """Open the driver of all forms of cases; those of records run on one of `CARRIERS`.
 

@@ -18,6 +18,7 @@ from kestrel_sql.spark.runtime.environment import (
     prepare_environment,
     prepare_master,
 )
+from kestrel_sql.spark.runtime.interrupted import ended_when_interrupted
 from kestrel_sql.spark.runtime.sockets import socket_settings
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -171,9 +172,10 @@ def open_session(
     prepare_master(master, settings.get("spark.pyspark.python"))
     settings[JAVA_OPTIONS] = archive_options(f"{with_defaults(settings.get(JAVA_OPTIONS, ''))} {log_settings()}")
     builder = SparkSession.builder.master(master).appName("kestrel")
-    for key, value in (connect(settings) if connect else settings).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    keep_accepting(spark)
+    with ended_when_interrupted():
+        for key, value in (connect(settings) if connect else settings).items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("OFF")
+        keep_accepting(spark)
     return spark
