@@ -17,6 +17,7 @@ import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,6 +214,8 @@ def _judge(samples: Sequence[Sample], batches: Sequence[float]) -> None:
         )
         if name != "seconds":
             print(f"{name}: {before:,.0f} in the second quarter, {after:,.0f} in the last")
+    if not batches:
+        sys.exit("no batch was done: give it more MINUTES")
     rest = batches[len(batches) // 10 :]
     median = statistics.median(rest)
     print(

@@ -246,7 +246,8 @@ def test_a_failure_is_shown_at_both_sizes(tmp_path: Path, page: Any) -> None:
         assert page.locator("table.outputs tbody tr").all_inner_texts()[0].count("differs") == 1
         assert page.locator("table.outputs tr.missing td", has_text="milk").count() == 1
         assert page.locator("table.inputs tr.cause").count() == 1
-        assert page.locator("svg circle.marked").count() == 1
+        assert page.locator("svg circle.marked:not(.missing)").count() == 1
+        assert page.locator(".timeline circle.missing title", has_text="milk").count() == 1
         times = [page.locator("circle.in").nth(n).get_attribute("data-time") for n in range(3)]
         assert times == ["360000", "720000", "1000"]
         assert page.locator(".timeline text").evaluate_all(OVERLAPPING) == []

@@ -125,7 +125,9 @@ def test_numbers_are_shown_as_they_are(page: Page) -> None:
         assert nulls.locator("td").all_inner_texts()[:3] == ["2", "NULL", "27.00"]
         assert full.locator("td.null").count() == 0, "the text 'NULL' is no NULL"
         assert nulls.locator("td.null").count() == 5
-        assert full.locator("td").first.evaluate("node => getComputedStyle(node).textAlign") == "right"
+        align = full.locator("td").first.evaluate("node => getComputedStyle(node).textAlign")
+        assert (align == "right") == (size is WIDE), "on a phone each row is a card"
+        assert page.locator("#result .grid").evaluate("node => node.scrollWidth <= node.clientWidth")
         assert width(page) <= size["width"]
     for kind, found in (("CSV", '9007199254740993,"NULL",1234567890.10,3.0,'), ("JSON", '"PRICE": 1234567890.10')):
         with page.expect_download() as download:

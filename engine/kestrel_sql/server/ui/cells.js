@@ -44,9 +44,9 @@ export const shown = (cell) => cell[0] === '"' ? JSON.parse(cell) : cell === "nu
 
 export const isNumeric = (type) => /^(INTEGER|BIGINT|DOUBLE|DECIMAL)\b/.test(type);
 
-export function cellNode(cell, numeric) {
+export function cellNode(cell, numeric, head) {
   const kind = cell === "null" ? "null" : numeric ? "number" : null;
-  return make("td", { class: numeric && kind === "null" ? "null number" : kind }, shown(cell));
+  return make("td", { class: numeric && kind === "null" ? "null number" : kind, "data-head": head }, shown(cell));
 }
 
 // RFC 4180; a NULL is an empty field, an empty string a quoted one.

@@ -3,6 +3,8 @@ import { cellNode, isNumeric, itemsOf, toCsv, toJson } from "./cells.js";
 import { count, make, plural } from "./dom.js";
 
 const MOST_SHOWN = 1000, MOST_KEPT = 100_000;
+// More columns than these become a card for each row on a phone.
+const BESIDE = 3;
 
 export class Result {
   constructor(title) {
@@ -33,7 +35,7 @@ export class Result {
     this.names = names;
     this.numeric = types.map(isNumeric);
     this.rows = make("tbody");
-    this.grid = make("div", { class: "grid", tabindex: "0", role: "region", "aria-label": "Rows" }, make("table", {},
+    this.grid = make("div", { class: "grid", tabindex: "0", role: "region", "aria-label": "Rows" }, make("table", { class: names.length > BESIDE ? "cards" : null },
       make("thead", {}, make("tr", {}, ...names.map((name, at) => make("th", { scope: "col", class: this.numeric[at] ? "number" : null, title: types[at] }, name)))), this.rows));
     this.show(this.grid);
     this.downloads.hidden = false;
@@ -46,7 +48,7 @@ export class Result {
     for (const row of rows) this.kept.push(row);
     if (this.kept.length > 2 * MOST_KEPT) this.kept = this.kept.slice(-MOST_KEPT);
     const follows = this.grid.scrollHeight - this.grid.scrollTop - this.grid.clientHeight < 4;
-    this.rows.append(...rows.slice(-MOST_SHOWN).map((row) => make("tr", {}, ...row.map((cell, at) => cellNode(cell, this.numeric[at])))));
+    this.rows.append(...rows.slice(-MOST_SHOWN).map((row) => make("tr", {}, ...row.map((cell, at) => cellNode(cell, this.numeric[at], this.names[at])))));
     while (this.rows.rows.length > MOST_SHOWN) this.rows.rows[0].remove();
     if (follows) this.grid.scrollTop = this.grid.scrollHeight;
     this.say(" so far …");

@@ -119,13 +119,18 @@
   ];
 
   // A record that differs carries the word for it; one that is missing stands where it was expected.
-  function records(each) {
+  function outputsOf(each) {
     const marks = new Map(each.differences.filter((one) => one.row !== null).map((one) => [one.row, one.kind]));
     const outputs = each.outputs.map((row, n) => ({ ...row, mark: marks.get(n) }));
     for (const one of each.differences.filter((missing) => missing.expected).reverse()) {
       const own = outputs.findIndex((row) => row.topic === one.topic);
       outputs.splice(own < 0 ? outputs.length : own + one.index, 0, { ...one.expected, cause: null, mark: "missing" });
     }
+    return outputs;
+  }
+
+  function records(each) {
+    const outputs = outputsOf(each);
     const guilty = new Set(outputs.filter((row) => row.mark).map((row) => row.cause));
     const inputs = each.inputs.map((row, n) => ({ ...row, cause: n, mark: guilty.has(n) ? "cause" : undefined }));
     return make("div", {}, ...[["in: topic", inputs, "inputs"], ["out: topic", outputs, "outputs"]].filter(([, rows]) => rows.length).map((each) => table(...each)));
@@ -140,12 +145,12 @@
     return make("div", { class: "wide" }, make("table", { class: `${kind} cards` }, head, body));
   }
 
-  // At the event times of the inputs: those of a TIMESTAMP column, where there is one.
+  // At the event times of the inputs: those of a TIMESTAMP column, where there is one. A record that is missing, and of
+  // which a case says neither time nor window, stands at the end of the line.
   function timeline(each) {
-    const timeOf = (row) => row.eventTime ?? row.timestamp ?? 0;
-    const marks = new Map(each.differences.filter((one) => one.row !== null).map((one) => [one.row, one.kind]));
-    const all = [...each.inputs.map((row, n) => ({ ...row, way: "in", cause: n })), ...each.outputs.map((row, n) => ({ ...row, way: "out", mark: marks.get(n) }))];
-    const times = all.flatMap((row) => [timeOf(row), ...(row.window || [])]).filter((time) => Math.abs(time) < 8e15);
+    const timeOf = (row) => row.eventTime ?? row.timestamp ?? (row.mark === "missing" ? row.window?.[0] ?? null : 0);
+    const all = [...each.inputs.map((row, n) => ({ ...row, way: "in", cause: n })), ...outputsOf(each).map((row) => ({ ...row, way: "out" }))];
+    const times = all.flatMap((row) => [timeOf(row), ...(row.window || [])]).filter((time) => time !== null && Math.abs(time) < 8e15);
     const low = Math.min(...times), span = Math.max(Math.max(...times) - low, 1);
     const room = Math.min($("case").clientWidth - 44, 780), left = Math.min(130, room * 0.3), width = room - left - 30;
     const x = (time) => left + 10 + (Math.min(Math.max(time - low, 0), span) / span) * width;
@@ -159,9 +164,9 @@
       const seen = {};
       for (const row of all.filter((one) => `${one.way} ${one.topic}` === lane)) {
         if (row.window) picture.append(svg("rect", { x: x(row.window[0]), y: y - 10, width: Math.max(x(row.window[1]) - x(row.window[0]), 3), height: 20, class: "window" }));
-        const at = x(timeOf(row)), pile = (seen[Math.round(at / 6)] = (seen[Math.round(at / 6)] || 0) + 1) - 1;
-        const dot = svg("circle", { cx: at, cy: y - Math.min(pile, 3) * 5, r: 5, class: row.mark ? `${row.way} marked` : row.way, "data-time": timeOf(row) },
-          svg("title", {}, `${row.topic} at ${timeOf(row)} (${readable(timeOf(row))})\nkey ${row.key}\nvalue ${row.value}${row.mark ? `\n${row.mark}` : ""}`));
+        const time = timeOf(row), at = time === null ? left + width + 20 : x(time), pile = (seen[Math.round(at / 6)] = (seen[Math.round(at / 6)] || 0) + 1) - 1;
+        const dot = svg("circle", { cx: at, cy: y - Math.min(pile, 3) * 5, r: 5, class: row.mark ? `${row.way} marked ${row.mark}` : row.way, "data-time": time },
+          svg("title", {}, `${row.topic}${time === null ? "" : ` at ${time} (${readable(time)})`}\nkey ${row.key}\nvalue ${row.value}${row.mark ? `\n${row.mark}` : ""}`));
         picture.append(causes(dot, row.cause));
       }
     });
