@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 
 import httpx
 import orjson
@@ -78,18 +79,19 @@ def requests(largest: int) -> Iterator[tuple[str, str, str]]:
     yield "lambdas", "/ksql", f"INSERT INTO s (id, d) VALUES (2, {loop});"
 
 
-_BODIES = {
-    f"a body of lists, {10 * SIZE:,} bytes": b'{"ksql": "SHOW TOPICS;", "more": ['
-    + b",".join([b"[]"] * (SIZE * 34 // 10))
-    + b"]}",
-    f"a body of members, {10 * SIZE:,} bytes": b'{"ksql": ""'
-    + b"".join(b',"%07d":1' % n for n in range(SIZE * 85 // 100))
-    + b"}",
-    f"properties, {10 * SIZE:,} bytes": b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
-    + b"".join(b',"consumer.%07d":1' % n for n in range(SIZE * 45 // 100))
-    + b"}}",
-}
-"""Bodies that are large beside their statements."""
+def bodies(largest: int) -> Iterator[tuple[str, bytes]]:
+    """Name and body of requests that are large beside their statements, ten times the largest text."""
+    size = f"{10 * largest:,} bytes"
+    yield (
+        f"a body of lists, {size}",
+        b'{"ksql": "SHOW TOPICS;", "more": [' + b",".join([b"[]"] * (largest * 34 // 10)) + b"]}",
+    )
+    members = b"".join(b',"%07d":1' % n for n in range(largest * 85 // 100))
+    yield f"a body of members, {size}", b'{"ksql": ""' + members + b"}"
+    properties = b"".join(b',"consumer.%07d":1' % n for n in range(largest * 45 // 100))
+    opened = b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
+    yield f"properties, {size}", opened + properties + b"}}"
+
 
 _SHAPES = (
     "CREATE STREAM {} AS SELECT id, UCASE(v) AS v, d * 2 AS d FROM s WHERE d >= 0;",
@@ -110,8 +112,10 @@ def main() -> None:
             time.sleep(0.1)
         client.post(f"{running.url}/query", json={"ksql": "SELECT * FROM t;"})
         spare_collector()
-        bodies = [(name, path, _ksql(text)) for name, path, text in requests(SIZE)]
-        for name, path, body in [*bodies, *((name, "/ksql", body) for name, body in _BODIES.items())]:
+        for name, path, body in chain(
+            ((name, path, _ksql(text)) for name, path, text in requests(SIZE)),
+            ((name, "/ksql", body) for name, body in bodies(SIZE)),
+        ):
             _print(name, running.url, partial(_status, f"{running.url}{path}", body))
         made = "".join(_SHAPES[number % len(_SHAPES)].format(f"q{number}") for number in range(QUERIES))
         _print(f"{QUERIES} queries are created", running.url, partial(_status, f"{running.url}/ksql", _ksql(made)))

@@ -56,9 +56,10 @@ def _with_parts(node: Any, rule: Rule) -> Any:
     changes = {}
     for name in _members(node):
         before = getattr(node, name)
-        after = _rewrite(before, rule)
-        if after is not before:
-            changes[name] = after
+        if isinstance(before, Node | tuple):
+            after = _rewrite(before, rule)
+            if after is not before:
+                changes[name] = after
     return replace(node, **changes) if changes else node
 
 
