@@ -168,4 +168,8 @@ def _parts(value: Any, newline: str) -> Iterator[str]:
 
 def _is_text(value: str) -> bool:
     """Say whether UTF-8 can hold the string. Half a surrogate pair is written as an escape."""
-    return not any("\ud800" <= c <= "\udfff" for c in value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
