@@ -150,6 +150,10 @@ class UnknownSourceError(StatementError):
     code = "UNKNOWN_SOURCE"
 
 
+class TargetError(StatementError):
+    """A topic that is not there, or a stream or table that takes no rows: of ksqlDB's answers a general error."""
+
+
 class TypeMismatchError(StatementError):
     """An expression whose operand types do not fit."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from kestrel_sql.admin.answer import Answer, moment
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import SerdeError, StatementError
+from kestrel_sql.errors import SerdeError, TargetError
 from kestrel_sql.formats.json.text import write_compact
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.java.utf16 import encodable
@@ -43,10 +43,10 @@ def printed_source(statement: PrintTopic, view: EngineView) -> Source | None:
     """Return the stream or table whose formats PRINT reads the topic in; None if no source has the topic.
 
     Raises:
-        StatementError: the topic does not exist.
+        TargetError: the topic does not exist.
     """
     if statement.topic not in view.broker.topics:
-        raise StatementError(
+        raise TargetError(
             f"Could not find topic '{statement.topic}', or the KSQL user does not have permissions to list the topic.",
             span=statement.span,
             hint="SHOW TOPICS lists the topics; their names are case-sensitive",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kestrel_sql.errors import Span, UnknownSourceError, did_you_mean, other_case
+from kestrel_sql.errors import Span, StatementError, UnknownSourceError, did_you_mean, other_case
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -74,7 +74,9 @@ class Catalog:
         """The names of the sources whose CREATE AS reads the source `name`, which must stay as long as they are."""
         return tuple(sorted(source.name for source in self.sources.values() if name in source.derived_from))
 
-    def missing_source(self, message: str, name: str, span: Span | None) -> UnknownSourceError:
+    def missing_source(
+        self, message: str, name: str, span: Span | None, kind: type[StatementError] = UnknownSourceError
+    ) -> StatementError:
         """Make an error for a source that does not exist; it suggests the sources with a similar name."""
         suggestion = other_case(name, self.sources, "source")
-        return UnknownSourceError(message + suggestion, span=span, hint=did_you_mean(name, self.sources))
+        return kind(message + suggestion, span=span, hint=did_you_mean(name, self.sources))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import Span, StatementError, UnknownColumnError, column_hint, other_case
+from kestrel_sql.errors import Span, StatementError, TargetError, UnknownColumnError, column_hint, other_case
 from kestrel_sql.formats.capabilities import column_list
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.internal_topics import check_writable
@@ -66,18 +66,17 @@ def writable_source(name: str, catalog: Catalog, config: Config, span: Span | No
     """The stream or table that rows are to be inserted into.
 
     Raises:
-        UnknownSourceError: it does not exist.
-        StatementError: it is read-only or windowed, or its topic is internal.
+        TargetError: it does not exist, is read-only or windowed.
+        StatementError: its topic is internal.
     """
     source = catalog.sources.get(name)
     if source is None:
-        raise catalog.missing_source(f"Cannot insert values into an unknown stream/table: {quote(name)}", name, span)
+        message = f"Cannot insert values into an unknown stream/table: {quote(name)}"
+        raise catalog.missing_source(message, name, span, TargetError)
     if source.is_source:
-        raise StatementError(
-            f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=span
-        )
+        raise TargetError(f"Cannot insert values into read-only {source.kind.value.lower()}: {source.name}", span=span)
     if source.window is not None:
-        raise StatementError(f"Cannot insert values into windowed stream/table: {source.name}", span=span)
+        raise TargetError(f"Cannot insert values into windowed stream/table: {source.name}", span=span)
     check_writable(source.topic, config, span)
     return source
 
@@ -134,7 +133,7 @@ def check_insert_target(sink: Source) -> None:
     if sink.kind is SourceKind.TABLE:
         raise StatementError(f"INSERT INTO can only be used to insert into a stream. {sink.name} is a table.")
     if sink.is_source:
-        raise StatementError(f"Cannot insert into read-only stream: {sink.name}")
+        raise TargetError(f"Cannot insert into read-only stream: {sink.name}")
     if sink.schema.headers:
         raise StatementError(f"Cannot insert into {sink.name} because it has header columns")
 

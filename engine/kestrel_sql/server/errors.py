@@ -12,6 +12,7 @@ from kestrel_sql.errors import (
     QueryError,
     RegistryMissingError,
     StatementError,
+    TargetError,
 )
 from kestrel_sql.server.secrets import Masked, told, without_values
 
@@ -82,6 +83,8 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
             return ApiError(NO_REGISTRY, message)
         case ConnectError():
             return ApiError(error.status * 100, error.message)
+        case TargetError():
+            return ApiError(BAD_REQUEST, message)
         case PropertyError() if not statement:
             return ApiError(BAD_REQUEST, message)
         case QueryError():

@@ -121,7 +121,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("POST", "/query", {"ksql": "-- nothing"}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
     ("POST", "/query-stream", {"sql": " "}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
     ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40001, "not supported"),
-    ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40001, "nowhere"),
+    ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40000, "nowhere"),
     ("POST", "/query-stream", {"sql": SELECT, "properties": {"nonsense": 1}}, 400, 40000, "nonsense"),
     ("POST", "/inserts-stream", None, 400, 40004, "HTTP2"),
     ("POST", "/close-query", {"queryId": "nobody"}, 400, 40000, "nobody"),

@@ -231,6 +231,6 @@ def _source(item: AliasedSource, catalog: Catalog) -> QuerySource:
     return QuerySource(item.alias, source, rows)
 
 
-def unknown_source(name: str, catalog: Catalog, span: Span | None) -> UnknownSourceError:
+def unknown_source(name: str, catalog: Catalog, span: Span | None) -> StatementError:
     """Make the error for a source of a query that does not exist."""
     return catalog.missing_source(f"{name} does not exist.", name, span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kestrel_sql.errors import Span, StatementError
+from kestrel_sql.errors import Span, StatementError, TargetError
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.planner.properties.with_clause import TopicProperties, sink_properties
 from kestrel_sql.sql.nodes.statements import CreateAs
@@ -53,9 +53,9 @@ def inherited(given: TopicProperties, source: TopicShape | None, *, policy: str)
     )
 
 
-def missing_topic(name: str, span: Span | None) -> StatementError:
+def missing_topic(name: str, span: Span | None) -> TargetError:
     """Make the error for a topic that a statement declares, but does not make."""
-    return StatementError(
+    return TargetError(
         f"the topic {name} does not exist",
         span=span,
         hint="PARTITIONS = n in the WITH clause creates it; case matters",
