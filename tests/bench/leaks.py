@@ -1,10 +1,10 @@
 """What queries of `kestrel serve` leave open once they have ended, in memory and on a broker.
 
-    python -m tests.bench leaks
+    INTO=docs/reliability.md python -m tests.bench leaks
 
 Environment variables, with what they are by default: COUNT=2000, the push queries, and as many queries that are made
 and dropped; PLACES="memory broker", where. Prints threads, descriptors and resident memory of the server's process, and
-on a broker of its JVM, after the first, and ten times on the way.
+on a broker of its JVM, after the first, and ten times on the way; then a table of them for each place.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kestrel_sql.kafka.broker.broker import HOST, Broker
 from tests.bench.measure import machine
+from tests.bench.tables import write_table
 from tests.kafka.helpers import environment
 from tests.kafka.processes import ending, jvm_of, kill
 from tests.kafka.servers import Server, Servers, eventually, free_port
@@ -76,14 +77,21 @@ def _measure(server: Server, prefix: str, place: str) -> None:
         )
     server.ksql("INSERT INTO s VALUES (1, 1); INSERT INTO r VALUES (1, 1);")
     run(server, f"{prefix}made", [0])
-    time.sleep(5)
-    print(f"after the first: {figures(server, place)}", flush=True)
+    rows = [_row(1, server, place)]
     step = max(1, COUNT // 10)
     for first in range(1, COUNT + 1, step):
         end = min(first + step, COUNT + 1)
         run(server, f"{prefix}made", range(first, end))
-        time.sleep(5)
-        print(f"after {end - 1} of each: {figures(server, place)}", flush=True)
+        rows.append(_row(end - 1, server, place))
+    processes = ("Server", "JVM")[: len(rows[0]) - 1]
+    write_table(f"leaks-{place}", ("Of each", *(f"{each}: threads, descriptors, MB" for each in processes)), rows)
+
+
+def _row(count: int, server: Server, place: str) -> tuple[str, ...]:
+    time.sleep(5)
+    row = (f"{count:,}", *figures(server, place))
+    print(" | ".join(row), flush=True)
+    return row
 
 
 def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
@@ -101,14 +109,14 @@ def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
         server.ksql(f"TERMINATE {query}; DROP {kind} made DELETE TOPIC;")
 
 
-def figures(server: Server, place: str) -> str:
+def figures(server: Server, place: str) -> list[str]:
     """Threads, descriptors and memory of a server's process and, on a broker, of its JVM."""
-    own = _figures(server.process)
-    return own if place == "memory" else f"{own}; JVM: {_figures(jvm_of(server.process))}"
+    processes = [server.process] if place == "memory" else [server.process, jvm_of(server.process)]
+    return list(map(_figures, processes))
 
 
 def _figures(process: int) -> str:
     place = Path(f"/proc/{process}")
     threads, descriptors = (len([*(place / kind).iterdir()]) for kind in ("task", "fd"))
     pages = int((place / "statm").read_text().split()[1])
-    return f"{threads} threads, {descriptors} descriptors, {pages * os.sysconf('SC_PAGE_SIZE') >> 20} MB"
+    return f"{threads}, {descriptors:,}, {pages * os.sysconf('SC_PAGE_SIZE') >> 20}"
