@@ -253,6 +253,11 @@ def _known(number: int, members: Mapping[str, Any]) -> Known:
     )
 
 
+def reason_of(case: Case, text: str) -> str | None:
+    """Return the reason of a known difference, None for a new one."""
+    return next((each.reason for each in known() if each.explains(case, text)), None)
+
+
 @dataclass(slots=True)
 class Finds:
     """The differences of a run: those that are known by their reason, and new ones by what they have in common."""
@@ -262,7 +267,7 @@ class Finds:
 
     def take(self, compared: Compared, case: Case, text: str) -> Iterator[str]:
         """Yield a difference as the text of a case file, unless it is known or the last of many like it."""
-        reason = next((each.reason for each in known() if each.explains(case, text)), None)
+        reason = reason_of(case, text)
         if reason is not None:
             self.known[reason] += 1
             return
