@@ -97,7 +97,8 @@ def test_usage_errors(folder: Path, fake: Any, capsys: pytest.CaptureFixture[str
     assert main(["warm", "--all"]) == ExitCode.USAGE
     record = ["record", "--kafka", "h:1", "--app", "a.sql", "--topic", "t=last:1"]
     assert main([*record, "--salt", "x"]) == ExitCode.USAGE
-    for arguments in (["run", path, "--cut", "half"], ["run"], [], ["run", path, "--group-size", "0"]):
+    assert main(["run"], lambda: fake) == ExitCode.USAGE
+    for arguments in (["run", path, "--cut", "half"], ["list"], [], ["run", path, "--group-size", "0"]):
         with pytest.raises(SystemExit) as caught:
             main(arguments, lambda: fake)
         assert caught.value.code == ExitCode.USAGE
