@@ -13,7 +13,8 @@ from kestrel_sql.cli.remote import RemoteServer
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.session.session import PersistentQuery, Session
-from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, CreateType
+from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
+from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource, CreateType, InsertInto
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.types.sql_types import quote
 
@@ -60,6 +61,9 @@ class Service:
         match parsed.statement:
             case CreateSource(kind=kind, name=name) | CreateAs(kind=kind, name=name):
                 self._made.append(f"DROP {kind.value} IF EXISTS {quote(name)};")
+            case CreateKafkaSource(name=name):
+                # By its envelope it is one or the other.
+                self._made += [f"DROP {kind} IF EXISTS {quote(name)};" for kind in ("STREAM", "TABLE")]
             case CreateType(name=name):
                 self._made.append(f"DROP TYPE IF EXISTS {quote(name)};")
             case _:
@@ -67,7 +71,7 @@ class Service:
         for entity in self._commanded(parsed.text, properties):
             query = (entity.get("commandStatus") or {}).get("queryId")
             # A query that is replaced keeps its id, and that of a source table ends with it.
-            if query and query not in self.queries and not isinstance(parsed.statement, CreateSource):
+            if query and query not in self.queries and isinstance(parsed.statement, CreateAs | InsertInto):
                 self.queries.append(query)
 
     def settle(self, session: Session) -> None:
