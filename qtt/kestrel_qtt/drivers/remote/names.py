@@ -69,7 +69,7 @@ class OwnNames:
                 session.execute(parsed)
             prefix = str(case.properties.get("ksql.output.topic.name.prefix", ""))
             prefix = session.config.overrides.get("ksql.output.topic.name.prefix", prefix)
-            texts.append(f"{format_statement(self._statement(statement, prefix))};")
+            texts.append(format_statement(self._statement(statement, prefix)).rstrip(";") + ";")
         return texts
 
     def _statement(self, statement: Statement, prefix: str) -> Statement:
