@@ -48,6 +48,8 @@ def test_a_service_that_is_adopted_right_after_its_end_repeats_nothing(
         """)
         query, counting = (each["commandStatus"]["queryId"] for each in found[1:])
         eventually(lambda: len(read(kafka.servers, sink, 1)) == ROWS, ksqldb)
+        # What has read nothing begins at the beginning unasked.
+        eventually(lambda: bool(read(kafka.servers, f"{servers.service}sums", 1)), ksqldb)
         ksqldb.end()
 
         first = servers.here(spark, adopts=True)
