@@ -153,6 +153,8 @@ class UnknownSourceError(StatementError):
 class TargetError(StatementError):
     """A topic that is not there, or a stream or table that takes no rows: of ksqlDB's answers a general error."""
 
+    code = "TARGET"
+
 
 class TypeMismatchError(StatementError):
     """An expression whose operand types do not fit."""

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from kestrel_sql.cli.main import ExitCode, main
+from kestrel_sql.cli.options import add_script_options
 from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.run_kafka import _stop_on_signals, add_kafka_options, run_on_broker
 from kestrel_sql.errors import EngineError, RegistryMissingError
@@ -23,6 +24,7 @@ from kestrel_sql.session.session import Session
 
 def options(*words: str, settings: tuple[tuple[str, str], ...] = ()) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
+    add_script_options(parser)
     add_kafka_options(parser)
     return parser.parse_args(
         [*words], argparse.Namespace(set=list(settings), input=[], output=None, functions=[], fail_on=[], format=None)
@@ -96,7 +98,7 @@ def test_every_option_reaches_the_run(tmp_path: Path, monkeypatch: pytest.Monkey
     ]
     words += ["--grace", "8", "--health-file", str(tmp_path / "health"), "--log-format", "json"]
     given = options(*words, settings=(("auto.offset.reset", "earliest"), ("ksql.timestamp.throw.on.invalid", "true")))
-    assert run_on_broker("", tmp_path, given, Console(), Console(file=StringIO()))
+    assert run_on_broker([], given, Console(), Console(file=StringIO()))
     [application] = seen
     assert application.settings == RunSettings(
         config=KafkaConfig(
