@@ -14,7 +14,8 @@ KILLS ?= 200
 SEED ?= 1
 N ?= 10000
 KIND ?=
-WORKERS ?= 2
+# Tests on a broker wait for much of their time: three workers keep two cores busy.
+WORKERS ?= 3
 JOB ?= count
 
 # Tests start hundreds of processes: without byte code, each would compile the engine and its libraries anew.
@@ -44,7 +45,7 @@ demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
 
-test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=2
+test: $(READY) ## run linters, types, room order, then all cases and the tests of every change, on WORKERS=3
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target jars rooms clients style workflows
 	@$(MAKE) --no-print-directory --jobs 2 types cases
 

@@ -16,6 +16,8 @@ STARTING = """
 import os, signal, subprocess, sys
 from kestrel_sql.spark.runtime.interrupted import ended_when_interrupted
 
+# What starts the tests in the background may have Ctrl-C ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
 jvm, other = subprocess.Popen([*sleep, "pyspark-shell"]), subprocess.Popen(sleep)
 try:
