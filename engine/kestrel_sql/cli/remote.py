@@ -34,7 +34,6 @@ PASSWORD_VARIABLE = "KESTREL_PASSWORD"
 _PORTS = {"http": 8088, "https": 8088}
 _ROWS = "application/vnd.ksql.v1+json"
 _TIMEOUT_S = 60.0
-_LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 
 
 def add_remote_options(parser: argparse.ArgumentParser) -> None:

@@ -68,6 +68,7 @@ class Scalar(_Declared):
     display_name: str
     doc: str
     deterministic: bool = True
+    shown_names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ class Options(TypedDict, total=False):
 
     With `with_types`, the body takes a `CallTypes` before the arguments. `returns` computes a result type that the
     signature text cannot express. `name` defaults to the name of the body; `display_name` is its spelling in messages
-    (rules U1).
+    (rules U1). `shown_names` are what DESCRIBE FUNCTION calls parameters that ksqlDB shows under another name.
     """
 
     nulls: Nulls
@@ -157,6 +158,7 @@ class Options(TypedDict, total=False):
     name: str
     display_name: str
     deterministic: bool
+    shown_names: Mapping[str, str]
 
 
 def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
@@ -174,6 +176,7 @@ def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Sca
             display_name=options.get("display_name") or name,
             doc=body.__doc__ or "",
             deterministic=options.get("deterministic", True),
+            shown_names=options.get("shown_names", {}),
         )
 
     return declare

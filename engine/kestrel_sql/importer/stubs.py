@@ -101,12 +101,7 @@ def with_stubs(functions: Registry, statement: Statement, missing: dict[str, Mis
 
 def stub_file(missing: Iterable[MissingFunction]) -> str:
     """A Python file with a declaration of each function."""
-    return "\n\n".join(
-        [
-            _HEAD,
-            *(function.declaration() for function in missing),
-        ]
-    )
+    return "\n\n".join([_HEAD, *(function.declaration() for function in missing)])
 
 
 def _names(arguments: Sequence[Expression]) -> tuple[str, ...]:

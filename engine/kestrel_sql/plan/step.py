@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import ClassVar
@@ -89,3 +90,9 @@ class Step:
         """The steps that this one reads, left before right."""
         values = (getattr(self, f.name) for f in fields(self))
         return tuple(value for value in values if isinstance(value, Step))
+
+    def steps(self) -> Iterator[Step]:
+        """Return this step and all steps upstream of it."""
+        yield self
+        for upstream in self.upstream:
+            yield from upstream.steps()

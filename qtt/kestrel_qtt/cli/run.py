@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_qtt.cases.discovery import CaseFile, Kind, Records, find_files
+from kestrel_qtt.cases.discovery import SCRIPTS, CaseFile, Kind, Records, find_files
 from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, Selection, SelectionError
@@ -140,7 +140,7 @@ def _named_files(arguments: argparse.Namespace) -> Iterator[CaseFile]:
 
 def load_cases_of_script(arguments: argparse.Namespace) -> Loaded:
     """Load the cases as `load_cases`; a script stands for the cases below the working directory that name it."""
-    scripts = {path.resolve() for path in arguments.paths if path.suffix == ".sql" and path.is_file()}
+    scripts = {path.resolve() for path in arguments.paths if path.suffix in SCRIPTS and path.is_file()}
     if not scripts:
         return load_cases(arguments)
     found = load_all(find_files([Path()], ksqldb=arguments.ksqldb), arguments.functions, ())

@@ -14,6 +14,9 @@ from kestrel_sql.sql.nodes.statements import CreateAs, CreateSource
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 
+PARTITIONS = 4
+"""Of topics that a case does not declare, on a server (rule Q4.2)."""
+
 
 def declared_partitions(topics: Iterable[Topic]) -> dict[str, int]:
     """The partitions of the topics that a case declares."""

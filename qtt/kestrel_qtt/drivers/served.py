@@ -17,15 +17,12 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from kestrel_qtt.cases import model
-from kestrel_qtt.drivers.declared_topics import topic_of
+from kestrel_qtt.drivers.declared_topics import expected_topics
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
-from kestrel_qtt.drivers.partitions import declared_partitions, named_partitions
-from kestrel_qtt.drivers.rest.run import PARTITIONS
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import partition_counts
-from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.kafka.run.run import RunSettings
@@ -34,7 +31,6 @@ from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.open import Running, ServerSettings, broker_server
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.sql.nodes.statements import CreateSource
 from kestrel_sql.topics.records import Record
 
 _ANSWER_S = 120.0
@@ -76,9 +72,7 @@ class BrokerServer:
         """Make the topics that a case expects to be there; at the end nothing of the case is left."""
         made = expected_topics(case)
         self.topics.make(made)
-        for topic in made:
-            awaited_shape(self.config, topic)
-        self.topics.await_led(made)
+        self.topics.await_known(made)
         try:
             yield
         finally:
@@ -100,23 +94,6 @@ class BrokerServer:
         self.topics.remove(topics)
         if status != HTTPStatus.OK:
             raise DriverError(f"the server does not drop what the case has made: {said}")
-
-
-def expected_topics(case: model.Case) -> dict[str, int]:
-    """The topics that a case expects to be there, those of sources and inputs, and their partitions (rule Q4.2)."""
-    declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
-    found = {**declared, **dict.fromkeys((given.topic for given in case.inputs), 0)}
-    session = Session(variables=dict(case.variables))
-    for text in case.statements:
-        try:
-            parsed = [each.statement for each in session.parse(text)]
-        except EngineError:
-            continue
-        for statement in parsed:
-            if isinstance(statement, CreateSource):
-                topic, count = topic_of(statement).name, str(dict(statement.properties).get("PARTITIONS", ""))
-                found[topic] = found.get(topic) or (int(count) if count.isdecimal() else 0)
-    return {topic: max(named.get(topic, 1), count or PARTITIONS) for topic, count in found.items()}
 
 
 def _posted(url: str, body: object) -> tuple[int, str]:

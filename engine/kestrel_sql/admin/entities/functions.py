@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from kestrel_sql.errors import Span
-from kestrel_sql.functions.declaration import Aggregate, Function, Tabular
+from kestrel_sql.functions.declaration import Aggregate, Function, Scalar, Tabular
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.signature import Parameter, parse_signature
 
@@ -31,22 +31,6 @@ _CATEGORIES = {
     "time.timestamps": "DATE / TIME",
 }
 """The categories of the modules of the library; everything else is OTHER."""
-
-_MASKS = {
-    "input": "input STRING to be masked",
-    "upper": "upper-case mask, or NULL to use default",
-    "lower": "lower-case mask, or NULL to use default",
-    "digit": "digit mask, or NULL to use default",
-    "other": "mask for other characters, or NULL to use default",
-}
-_MASKED = {
-    "MASK": "",
-    "MASK_LEFT": "number of characters to mask from the start",
-    "MASK_RIGHT": "number of characters to mask before the end",
-    "MASK_KEEP_LEFT": "number of characters to keep unmasked at the start",
-    "MASK_KEEP_RIGHT": "number of characters to keep unmasked at the end",
-}
-"""What ksqlDB names the counts of the functions that mask: it shows descriptions as the names of their arguments."""
 
 
 def function_names(functions: Registry) -> list[dict[str, Any]]:
@@ -99,8 +83,8 @@ def _type(pattern: object) -> str:
 
 def _argument(parameter: Parameter, at: int, function: Function) -> str:
     """The name of an argument; ksqlDB gives the columns of an aggregate none of their own."""
-    if function.name in _MASKED:
-        return _MASKS.get(parameter.name, _MASKED[function.name])
+    if isinstance(function, Scalar) and parameter.name in function.shown_names:
+        return function.shown_names[parameter.name]
     return f"val{at}" if isinstance(function, Aggregate) and not parameter.literal else parameter.name or f"col{at}"
 
 

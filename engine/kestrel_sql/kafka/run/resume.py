@@ -14,7 +14,6 @@ from kestrel_sql.catalog.upgrade import check_plan_upgrade
 from kestrel_sql.dataflow.aggregates import CACHE_SIZES, has_cache
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
-from kestrel_sql.kafka.source.reading import steps
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -130,7 +129,7 @@ def relevant(config: Config, plan: QueryPlan) -> dict[str, str]:
         for key, value in sorted(config.overrides.items())
         if key.startswith("ksql.") and not key.startswith((_LOGGING, STREAMS_PREFIX))
     }
-    if any(map(_is_final, steps(plan.physical_plan))) and not has_cache(config):
+    if any(map(_is_final, plan.physical_plan.steps())) and not has_cache(config):
         found[CACHE_SIZES[-1]] = "0"
     return found
 

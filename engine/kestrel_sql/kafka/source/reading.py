@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from kestrel_sql.plan.step import Step
@@ -37,13 +37,6 @@ INGESTED: tuple[type[Step], ...] = (KafkaStreamSourceV1, KafkaTableSourceV1)
 """Sources whose keys may come from elsewhere in a message."""
 
 
-def steps(step: Step) -> Iterator[Step]:
-    """Return a step and all steps upstream of it."""
-    yield step
-    for upstream in step.upstream:
-        yield from steps(upstream)
-
-
 def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
     """Return the source that a query needs.
 
@@ -52,8 +45,8 @@ def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int],
     """
     if len(topics) > 1:
         return Reading.MERGED
-    is_rekeyed = any(isinstance(step, REKEYED) for step in steps(plan))
+    is_rekeyed = any(isinstance(step, REKEYED) for step in plan.steps())
     if levels == 0:
-        has_own_keys = any(isinstance(step, INGESTED) for step in steps(plan))
+        has_own_keys = any(isinstance(step, INGESTED) for step in plan.steps())
         return Reading.PLAIN if is_rekeyed or has_own_keys else Reading.DIRECT
     return Reading.MERGED if is_rekeyed and max(partitions.values(), default=1) > 1 else Reading.PLAIN

@@ -10,15 +10,12 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.server.errors import FORBIDDEN, ApiError
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes.statements import (
+    SESSION_STATEMENTS,
     AlterSystem,
     CreateAs,
-    DefineVariable,
     InsertInto,
     InsertValues,
     Query,
-    SetProperty,
-    UndefineVariable,
-    UnsetProperty,
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement
 
@@ -53,7 +50,6 @@ EVERYBODY = Principal("anonymous", (Grant("admin"),))
 """Who asks where nobody must log in."""
 
 _ASKING = (a.ListObjects, a.Describe, a.Explain, a.AssertTopic, a.AssertSchema)
-_OWN = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +115,7 @@ def needed(statement: object) -> list[tuple[str, str | None]]:
         case _ if isinstance(statement, _ASKING):
             return [("read", None)]
         case _:
-            return [] if isinstance(statement, _OWN) else [("ddl", getattr(statement, "name", None))]
+            return [] if isinstance(statement, SESSION_STATEMENTS) else [("ddl", getattr(statement, "name", None))]
 
 
 def _read(query: Query) -> list[tuple[str, str | None]]:

@@ -166,4 +166,4 @@ class PushClients(ABC):
 
 def is_stateless(step: Step) -> bool:
     """Whether the rows of a plan do not depend on when its query began."""
-    return step.tag in _STATELESS and all(map(is_stateless, step.upstream))
+    return all(each.tag in _STATELESS for each in step.steps())

@@ -11,10 +11,8 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import DefineVariable, Query, SetProperty, UndefineVariable, UnsetProperty
+from kestrel_sql.sql.nodes.statements import SESSION_STATEMENTS, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
-
-_LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 
 CarryOut = Callable[[ParsedStatement, int, Mapping[str, object], Mapping[str, str]], Sequence[Entity]]
 """Carries out the n-th of several equal statements under properties and variables, unless an earlier start did."""
@@ -36,7 +34,7 @@ class ServedScript:
         """
         entities: list[Entity] = []
         for parsed in self.session.parse(text):
-            if isinstance(parsed.statement, _LOCAL):
+            if isinstance(parsed.statement, SESSION_STATEMENTS):
                 self.session.execute(parsed)
                 continue
             if isinstance(parsed.statement, Query | PrintTopic):

@@ -88,13 +88,14 @@ class Host(StatefulProcessor):
                 yield from (Row(**row) for row in batch.to_pylist())
 
     def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[pa.RecordBatch]:
-        stored = self._state.get()
-        state: State = {} if stored is None else load_page(bytes(stored[0]), self._fingerprint)
+        found = self._state.get()
+        stored = None if found is None else bytes(found[0])
+        state: State = {} if stored is None else load_page(stored, self._fingerprint)
         state[PLAN] = self._fingerprint
         yield from self._runner.run(rows, task, state)
         dumped = dump_state(state)
         # A join that only looks rows up leaves the page as it was.
-        if stored is None or dumped != batch_and_state(bytes(stored[0]))[1]:
+        if stored is None or dumped != batch_and_state(stored)[1]:
             batch = _batch()
             self._state.update((dumped if batch is None else stamped(batch, dumped),))
 

@@ -285,3 +285,7 @@ class UndefineVariable(Node):
     """UNDEFINE name."""
 
     name: str
+
+
+SESSION_STATEMENTS = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
+"""The statements that change nothing but what holds for those that follow."""

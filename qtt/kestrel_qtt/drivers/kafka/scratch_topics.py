@@ -22,6 +22,7 @@ from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import READER, until_ends
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.topic_configs import awaited_shape
 from kestrel_sql.kafka.sink.transaction import TIMEOUT
 from kestrel_sql.topics.records import Record
 
@@ -71,12 +72,14 @@ class ScratchTopics:
         if wanted:
             _settle(self._admin.create_topics(wanted, operation_timeout=TIMEOUT), "topic {} cannot be created")
 
-    def await_led(self, partitions: Mapping[str, int]) -> None:
-        """Wait until the producer knows these topics, whose names it may remember from topics that are gone.
+    def await_known(self, partitions: Mapping[str, int]) -> None:
+        """Wait until every broker knows these topics, and the producer, which may remember others of these names.
 
         Raises:
-            EngineError: it does not in time.
+            EngineError: they do not in time.
         """
+        for name in partitions:
+            awaited_shape(self.config, name)
         deadline = time.monotonic() + TIMEOUT
         for name, count in partitions.items():
             while len(self._producer.list_topics(name, timeout=TIMEOUT).topics[name].partitions) != count:

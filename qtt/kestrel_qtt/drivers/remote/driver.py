@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
-from kestrel_qtt.drivers.declared_topics import topic_of
+from kestrel_qtt.drivers.declared_topics import expected_topics, topic_of
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
@@ -27,7 +27,6 @@ from kestrel_qtt.drivers.records.process_topics import ProcessTopics
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.remote.names import OwnNames
 from kestrel_qtt.drivers.remote.service import DiedError, Service
-from kestrel_qtt.drivers.served import expected_topics
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
@@ -37,30 +36,28 @@ from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
-from kestrel_sql.kafka.client.topic_configs import awaited_shape
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
+from kestrel_sql.plan.steps.joins import FkTableTableJoinV1
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import (
+    SESSION_STATEMENTS,
     CreateAs,
-    DefineVariable,
+    Emit,
     InsertValues,
     SetProperty,
     SourceKind,
-    UndefineVariable,
     UnsetProperty,
 )
 from kestrel_sql.topics.records import Record
 
 _T = TypeVar("_T")
-_LOCAL = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable)
 _SCHEMAS = re.compile(r"\b(?:AVRO|PROTOBUF|JSON_SR)\b", re.IGNORECASE)
 _TIMES = re.compile(r"HOPPING|ROWTIME|WINDOWSTART|WINDOWEND|\bTIMESTAMP\W?\s*=", re.IGNORECASE)
 _MANY_DAYS_MS = 2520 * 86_400_000
 """A multiple of the sizes that windows have."""
 
 _ANSWER_S = 10.0
-_FINAL = "emit=<Emit.FINAL"
-_ONE_BY_ONE = ("FkTableTableJoinV1(", _FINAL)
-"""What the plans of queries have in them whose inputs are written one by one."""
 EVERY_CHANGE: Mapping[str, object] = {"cache.max.bytes.buffering": 0}
 """Lets a table write each change, and not only the last of several, as a server does by default."""
 _AT_ONCE: Mapping[str, object] = {"ksql.streams.__emit.interval.ms.kstreams.windowed.aggregation__": 0}
@@ -147,7 +144,9 @@ class RemoteDriver(FullDriver):
         made = self._topics_of(run)
         try:
             own = _kept_for(run.case)
-            self._make({topic: partitions for topic, partitions in made.items() if topic not in own})
+            ours = {topic: partitions for topic, partitions in made.items() if topic not in own}
+            self._scratch.make(ours)
+            self._scratch.await_known(ours)
             self._scratch.know(made)
             refused = self._statements(run, service)
             if refused is not None:
@@ -180,17 +179,11 @@ class RemoteDriver(FullDriver):
         planned = {topic: run.partitions.count(topic) for topic in known}
         return {**expected, **planned}
 
-    def _make(self, made: Mapping[str, int]) -> None:
-        self._scratch.make(made)
-        for topic in made:
-            awaited_shape(self._scratch.config, topic)
-        self._scratch.await_led(made)
-
     def _statements(self, run: CaseRun, service: Service) -> model.Rejected | None:
         """Send the statements; INSERT VALUES become inputs, for a server has no clock that stands still."""
         session = Session()
         # With EMIT FINAL a cache hides no change, and holds windows that close after they have expired (rule O9.4).
-        is_final = any(_FINAL in repr(query.plan.physical_plan) for query in run.session.queries.values())
+        is_final = any(map(_closes_windows, _steps(run.session)))
         base = _AT_ONCE if is_final else {} if self._settings.cached else EVERY_CHANGE
         own = {name: value for name, value in run.case.properties.items() if name != "use.exact.numeric.comparison"}
         given: dict[str, object] = {"auto.offset.reset": "earliest", **base, **own}
@@ -204,7 +197,7 @@ class RemoteDriver(FullDriver):
                     given[name] = value
                 case UnsetProperty(name=name):
                     given.pop(name, None)
-                case statement if isinstance(statement, _LOCAL) or (
+                case statement if isinstance(statement, SESSION_STATEMENTS) or (
                     isinstance(statement, InsertValues) and run.outcome is None
                 ):
                     continue
@@ -222,12 +215,11 @@ class RemoteDriver(FullDriver):
     def _feed(self, run: CaseRun, service: Service, later: int) -> None:
         """Write the inputs, moved in time, each piece when those before it are processed."""
         records = list(given_records(run))
-        queries = list(run.session.queries.values())
-        if any(name in repr(query.plan.physical_plan) for query in queries for name in _ONE_BY_ONE):
+        if any(isinstance(step, FkTableTableJoinV1) or _closes_windows(step) for step in _steps(run.session)):
             # Such a join leaves out a change that is followed by another one before it has been answered, and windows
             # that close within a millisecond come out with a later record.
             pieces = [[record] for record in records]
-        elif any(len({*run.topics_read(query)}) > 1 for query in queries):
+        elif any(len({*run.topics_read(query)}) > 1 for query in run.session.queries.values()):
             pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)]
         else:
             pieces = [records]
@@ -259,6 +251,15 @@ class RemoteDriver(FullDriver):
             actual = actual_records(run.session, topic, in_expected_order(run, topic, found, made[topic]))
             records[names.given(topic)] = tuple(_sooner(record, later) for record in actual)
         return model.Produced(records=records)
+
+
+def _steps(session: Session) -> Iterator[Step]:
+    return (step for query in session.queries.values() for step in query.plan.physical_plan.steps())
+
+
+def _closes_windows(step: Step) -> bool:
+    """Whether a step writes a window when it closes."""
+    return isinstance(step, StreamWindowedAggregateV1) and step.window_expression.emit is Emit.FINAL
 
 
 def _kept_for(case: model.Case) -> set[str]:

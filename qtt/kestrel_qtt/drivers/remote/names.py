@@ -25,7 +25,6 @@ _NAMED = (
     s.CreateType,
     s.DropType,
 )
-_SETTINGS = (s.SetProperty, s.UnsetProperty, s.DefineVariable, s.UndefineVariable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class OwnNames:
         texts = []
         for parsed in session.parse("\n".join(case.statements)):
             statement = parsed.statement
-            if isinstance(statement, _SETTINGS):
+            if isinstance(statement, s.SESSION_STATEMENTS):
                 session.execute(parsed)
             prefix = str(case.properties.get("ksql.output.topic.name.prefix", ""))
             prefix = session.config.overrides.get("ksql.output.topic.name.prefix", prefix)

@@ -21,12 +21,13 @@ from kestrel_sql.types.sql_types import quote
 PATIENCE_S = 60.0
 _LOOK_S = 0.1
 _TURNS = 5
+"""How often a command is sent that ksqlDB did not write because it was busy with another one."""
+
 _BUSY = (
     "newer producer with the same transactionalId",
     "waiting for command topic consumer to process command",
     "attempted a transactional operation in an invalid state",
 )
-"""How often a command is sent that ksqlDB did not write because it was busy with another one."""
 
 _ERRORS_S = 2.0
 """Seconds between two looks whether a query has died."""

@@ -10,7 +10,7 @@ from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import actual_records, input_records
 from kestrel_qtt.drivers.functions import functions_of
 from kestrel_qtt.drivers.job import crashed
-from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
+from kestrel_qtt.drivers.partitions import PARTITIONS, Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
@@ -26,9 +26,6 @@ from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import Record
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "ksql.query.push.v2.enabled": True}
-
-PARTITIONS = 4
-"""Of topics that a case does not declare (rule Q4.2)."""
 
 
 @dataclass(frozen=True, slots=True)

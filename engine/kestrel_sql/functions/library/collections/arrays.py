@@ -214,4 +214,7 @@ def generate_series(types: CallTypes, start: int, end: int, step: int | None = N
     if count < 0:
         raise ValueError("GENERATE_SERIES has too many numbers")
     check_size(count, MAX_ITEMS)
-    return [wrap_integer(start + at * by, bits) for at in range(count)]
+    numbers = range(start, start + count * by, by)
+    if count == 0 or wrap_integer(numbers[-1], bits) == numbers[-1]:
+        return list(numbers)
+    return [wrap_integer(number, bits) for number in numbers]

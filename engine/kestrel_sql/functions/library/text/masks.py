@@ -15,6 +15,19 @@ _DEFAULTS = ("X", "x", "n", "-")
 _MASKS = "upper STRING, lower STRING, digit STRING, other STRING"
 _COUNTED = ("(input STRING, count INT NOT NULL) -> STRING", f"(input STRING, count INT NOT NULL, {_MASKS}) -> STRING")
 
+_SHOWN = {
+    "input": "input STRING to be masked",
+    "upper": "upper-case mask, or NULL to use default",
+    "lower": "lower-case mask, or NULL to use default",
+    "digit": "digit mask, or NULL to use default",
+    "other": "mask for other characters, or NULL to use default",
+}
+"""ksqlDB shows descriptions as the names of the arguments."""
+
+
+def _shown(count: str) -> dict[str, str]:
+    return {**_SHOWN, "count": f"number of characters to {count}"}
+
 
 def _masked(value: str, masks: tuple[str | None, ...]) -> str:
     """Mask UTF-16 units; the first half of a character counts as the whole of it, and its second half again."""
@@ -38,7 +51,13 @@ def _checked(count: int | None, masks: tuple[str | None, ...]) -> tuple[int, tup
     return count, masks or _DEFAULTS
 
 
-@scalar("(input STRING) -> STRING", f"(input STRING, {_MASKS}) -> STRING", nulls=Nulls.BODY, display_name="mask")
+@scalar(
+    "(input STRING) -> STRING",
+    f"(input STRING, {_MASKS}) -> STRING",
+    nulls=Nulls.BODY,
+    display_name="mask",
+    shown_names=_SHOWN,
+)
 def mask(value: str | None, *masks: str | None) -> str | None:
     """Mask upper-case letters, lower-case letters, digits and all other characters; by default with X, x, n and -.
 
@@ -50,7 +69,7 @@ def mask(value: str | None, *masks: str | None) -> str | None:
     return None if value is None else whole(_masked(units(value), used_masks))
 
 
-@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left", shown_names=_shown("mask from the start"))
 def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the first `count` characters, as MASK does.
 
@@ -63,7 +82,7 @@ def mask_left(value: str | None, count: int | None, *masks: str | None) -> str |
     return whole(_masked(given[:size], used_masks) + given[size:])
 
 
-@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right", shown_names=_shown("mask before the end"))
 def mask_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the last `count` characters, as MASK does.
 
@@ -77,7 +96,7 @@ def mask_right(value: str | None, count: int | None, *masks: str | None) -> str 
     return whole(given[:at] + _masked(given[at:], used_masks))
 
 
-@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left", shown_names=_shown("keep unmasked at the start"))
 def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask all but the first `count` characters, as MASK does.
 
@@ -90,7 +109,7 @@ def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> 
     return whole(given[:size] + _masked(given[size:], used_masks))
 
 
-@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right")
+@scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right", shown_names=_shown("keep unmasked at the end"))
 def mask_keep_right(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask all but the last `count` characters, as MASK does.
 
