@@ -32,9 +32,6 @@ def stream_stream_join(
         before_ms=step.before_ms,
         after_ms=step.after_ms,
         grace_ms=step.grace_ms,
-        left_width=len(left.schema.value),
-        right_width=len(right.schema.value),
-        placeholder=_placeholder(result, left, right),
         window_size_ms=left.window.size_ms if left.window else None,
     )
     return operator, result
@@ -49,9 +46,6 @@ def stream_table_join(
     operator = StreamTableJoin(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
-        left_width=len(left.schema.value),
-        right_width=len(right.schema.value),
-        placeholder=_placeholder(result, left, right),
         window_size_ms=left.window.size_ms if left.window else None,
     )
     return operator, result
@@ -65,9 +59,7 @@ def table_table_join(
     operator = TableJoin(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
-        left_width=len(left.schema.value),
-        right_width=len(right.schema.value),
-        placeholder=_placeholder(result, left, right),
+        placeholder=len(result.schema.value) > len(left.schema.value) + len(right.schema.value),
     )
     return operator, result
 
@@ -80,8 +72,6 @@ def foreign_key_join(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
         foreign_key_bytes=key_bytes(query, right),
-        left_width=len(left.schema.value),
-        right_width=len(right.schema.value),
     )
     return operator, _joined(step, query, left, right, is_table=True)
 
@@ -114,7 +104,3 @@ def _internal(step: AnyJoin) -> tuple[Formats, ...]:
             return (step.internal_formats,)
         case _:
             return ()
-
-
-def _placeholder(result: Relation, left: Relation, right: Relation) -> bool:
-    return len(result.schema.value) > len(left.schema.value) + len(right.schema.value)

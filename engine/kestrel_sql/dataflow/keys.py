@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kestrel_sql.dataflow.query import Query
@@ -56,6 +56,15 @@ class EncodedKey:
             if len(self._seen) >= _REMEMBERED:
                 self._seen.clear()
             found = self._seen[key] = self._written(key)
+        return found
+
+    def many(self, keys: Sequence[tuple[Any, ...] | None]) -> list[bytes | None]:
+        """Serialise many keys; None stays None."""
+        if not self._exact:
+            return [None if key is None else self._written(key) for key in keys]
+        found: list[bytes | None] = [*map(self._seen.get, keys)]
+        if None in found:
+            found = [None if key is None else known or self(key) for key, known in zip(keys, found, strict=True)]
         return found
 
     def _written(self, key: tuple[Any, ...]) -> bytes:

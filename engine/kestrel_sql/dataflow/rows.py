@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Protocol
 
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.topics.records import LogEntry, Record
+from kestrel_sql.types.schema import Column as SchemaColumn
 
 Ordinal = tuple[int, ...]
 """The place of a row: the number of its record in the feed, that of the source among those of the topic, and then
@@ -17,6 +19,8 @@ Values = tuple[Any, ...]
 """A key, or a version of a value, in column order."""
 
 Indices = Sequence[int]
+
+Schema = Sequence[SchemaColumn]
 
 
 class Chosen(list[int]):
@@ -40,8 +44,40 @@ class Cells(Protocol):
         """Return the values at some indices."""
         ...
 
+    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1.
 
-class Listed:
+        The first of these columns is this one. `columns` are their names and types.
+        """
+        ...
+
+
+Columns = Sequence[Cells]
+"""Some columns of the same rows."""
+
+
+class _Listed:
+    """What columns share whose values are Python's."""
+
+    __slots__ = ()
+
+    def values(self) -> Column:
+        raise NotImplementedError
+
+    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
+        found = []
+        for place in range(len(columns)):
+            own = [
+                *chain.from_iterable(source[place].values() for source in sources),
+                *(row[place] for row in more),
+                None,
+            ]
+            found.append(Listed([own[each] for each in at]))
+        return found
+
+
+class Listed(_Listed):
     """The values of a column as a list."""
 
     __slots__ = ("_values",)
@@ -59,7 +95,7 @@ class Listed:
         return Listed([values[each] for each in at])
 
 
-class _OfTuples:
+class _OfTuples(_Listed):
     """A column of rows that are tuples."""
 
     __slots__ = ("_place", "_rows")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +36,10 @@ def note(state: State, timestamp: int, window: Window, grace: int, time: int, co
     known["count"] += count
 
 
-def note_row(state: State, row: Callable[..., Any], *arguments: Any) -> None:
-    """Say which row was processed last: `row(*arguments)`. If it came too late, it is the first that did."""
+def note_row(state: State, row: Any) -> None:
+    """Say which row was processed last. If it came too late, it is the first that did."""
     if LATE in state and _ROW not in state[LATE]:
-        state[LATE][_ROW] = row(*arguments)
+        state[LATE][_ROW] = row
 
 
 def take(state: State) -> Late | None:

@@ -1,13 +1,13 @@
-"""Defines the interface of stateful operators: a pure function from (row, state) to output rows.
+"""Defines the interface of stateful operators: a pure function from rows and a state to output rows.
 
-A carrier calls operators row by row in order of the ordinals, keeps their state, and gives outputs the ordinal and the
-headers of the row that caused them.
+A carrier gives an operator the rows of a batch in the order of their ordinals, keeps its state, and gives outputs the
+ordinal and the headers of the row that caused them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -25,9 +25,6 @@ a checkpoint as lists.
 
 KeyBytes = Callable[[Key], bytes]
 """Serialises a key in the operator's internal key format; the bytes identify the key in a state and order the keys."""
-
-RoundTrip = Callable[[Value | None], Value | None]
-"""Returns a row as the store's format reads it back: PROTOBUF turns nulls into defaults, most formats do nothing."""
 
 
 class Scope(Enum):
@@ -83,6 +80,110 @@ class PacksState(Protocol):
         ...
 
 
+MOST_OUTPUTS = 1 << 15
+"""An operator hands so many outputs on before it computes more: a row may give thousands."""
+
+Ref = int | Sequence[Any] | None
+"""A version of a row, which is not copied: `at`, the index of a row of the batch; `~at`, the version that this row
+replaces; the values of a row of the state; or None for no row."""
+
+
+class Batch(Protocol):
+    """The rows of an operator's inputs, in the order of their ordinals.
+
+    Attributes:
+        sides: the input that each row comes from; in a join 0 is left and 1 is right.
+        times: their timestamps (ms).
+        windows: the windows of their keys; None if the keys have none.
+        present: which rows have a value; the others are tombstones, or NULL rows of a stream.
+    """
+
+    sides: Sequence[int]
+    times: Sequence[int]
+    windows: Sequence[Window | None] | None
+    present: Sequence[bool]
+
+    @property
+    def has_old(self) -> Sequence[bool]:
+        """Which rows have the version that they replace."""
+        ...
+
+    def keys(self, *key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the keys, with one function for all inputs or one for each; None for a null key."""
+        ...
+
+    def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the further columns of the rows, such as foreign keys; None where one is NULL or missing."""
+        ...
+
+    def values_at(self, at: Sequence[int]) -> list[list[Any]]:
+        """Return the values of some rows, which all have one, as a state stores them."""
+        ...
+
+    def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
+        """Return the keys of some rows, which all have one, as a state stores them."""
+        ...
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows one by one."""
+        ...
+
+
+@dataclass(slots=True)
+class Results:
+    """Outputs of an operator, by cause.
+
+    Attributes:
+        causes: the index of the row that causes each.
+        times: its timestamp (ms).
+        keys: the row that has its key: its index in the batch, or the key itself. Empty if all have the keys of the
+            rows that cause them.
+        values: for each of the operator's `parts` the row with its columns; an output without any is a tombstone.
+        old: the same for the version that it replaces; empty if no output has one.
+        old_time: the column of these versions that shows the timestamps of the outputs instead of its own values.
+        windows: the window of its key; None if no key has one.
+    """
+
+    causes: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    keys: list[Ref] = field(default_factory=list)
+    values: Mapping[int | None, list[Ref]] = field(default_factory=dict)
+    old: Mapping[int | None, list[Ref]] = field(default_factory=dict)
+    old_time: int | None = None
+    windows: list[Window | None] | None = None
+
+    @classmethod
+    def of(cls, *sides: int, old: bool = False, old_time: int | None = None) -> Results:
+        """Return no outputs yet; their values have the columns of these inputs, and so have the old ones, if any."""
+        return cls(values={side: [] for side in sides}, old={side: [] for side in sides if old}, old_time=old_time)
+
+    def first(self, count: int) -> Results:
+        """Return the first outputs."""
+        return replace(
+            self,
+            causes=self.causes[:count],
+            times=self.times[:count],
+            keys=self.keys[:count],
+            values={part: refs[:count] for part, refs in self.values.items()},
+            old={part: refs[:count] for part, refs in self.old.items()},
+            windows=None if self.windows is None else self.windows[:count],
+        )
+
+    def with_windows(self, windows: Sequence[Window | None] | None) -> Results:
+        """Give each output the window of the row that causes it."""
+        if windows is not None:
+            self.windows = [windows[at] for at in self.causes]
+        return self
+
+
+class RowError(Exception):
+    """A row that an operator cannot process; the cause says why."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
 class Operator(Protocol):
     """A stateful operator: a query makes one from its step; the operator holds no state itself."""
 
@@ -93,10 +194,16 @@ class Operator(Protocol):
         """Serialises the keys of the operator's rows."""
         ...
 
-    def process(self, row: Row, state: State) -> Iterable[Output]:
-        """Process one row: change `state` and return the outputs in order.
+    @property
+    def parts(self) -> Sequence[int | None]:
+        """The inputs whose columns the value of a result has, in this order; None for columns of its own."""
+        ...
+
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Process the rows of a batch: change `state` and return the outputs in order.
 
         Raises:
-            Exception: whatever an aggregate raises; the host then fails this query.
+            RowError: a row cannot be processed, such as one on which an aggregate fails; the host then fails this
+                query.
         """
         ...

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from struct import Struct
 
-from kestrel_sql.operators.operator import Key, KeyBytes, Row, Value, Window
+from kestrel_sql.operators.operator import Key, KeyBytes, Value, Window
 
 _BOUNDS = Struct(">qq")
 
@@ -21,21 +21,25 @@ def unpack_key(packed_key: bytes) -> tuple[bytes, Window]:
     return packed_key[: -_BOUNDS.size], (start, end)
 
 
-def with_window_size(row: Row, window_size_ms: int | None) -> Row:
-    """Return the row with a window of the given size; None, or a row without window, leaves the row unchanged.
+def pack_keys(keys: Sequence[bytes | None], windows: Sequence[Window | None] | None) -> Sequence[bytes | None]:
+    """Return the bytes of serialised keys and of the bounds of their windows, if they have any."""
+    if windows is None:
+        return keys
+    return [
+        key if key is None or window is None else key + _BOUNDS.pack(*window)
+        for key, window in zip(keys, windows, strict=True)
+    ]
+
+
+def with_window_size(windows: Sequence[Window | None] | None, size_ms: int | None) -> Sequence[Window | None] | None:
+    """Return windows of the given size instead; None leaves them unchanged.
 
     A serialised key holds only the start of a time window, and the reader adds the size. Time windows with the same
     start are therefore the same key, even if their sources differ in size.
     """
-    if window_size_ms is None or row.window is None:
-        return row
-    start = row.window[0]
-    return replace(row, window=(start, start + window_size_ms))
-
-
-def unchanged(value: Value | None) -> Value | None:
-    """Return the row itself: the round trip of a format that loses nothing."""
-    return value
+    if windows is None or size_ms is None:
+        return windows
+    return [None if window is None else (window[0], window[0] + size_ms) for window in windows]
 
 
 def restored_row(values: list[object] | tuple[object, ...] | None) -> Value | None:

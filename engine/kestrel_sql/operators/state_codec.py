@@ -78,16 +78,20 @@ class BucketedRows(MutableMapping[bytes, Any]):
         self._buckets[at] = opened
         return opened
 
-    def homes(self, keys: Sequence[bytes]) -> list[dict[bytes, Any]]:
-        """Return the bucket of each key, to read and to set it there: one call for many keys."""
+    def homes(self, keys: Sequence[bytes | None]) -> list[dict[Any, Any]]:
+        """Return the bucket of each key, to read and to set it there, in one call; no row has the key None."""
         mask = self._mask
-        places = [crc32(key) & mask for key in keys]
-        opened = {at: self._bucket(at) for at in set(places)}
+        places = [-1 if key is None else crc32(key) & mask for key in keys]
+        opened: dict[int, dict[Any, Any]] = {at: {} if at < 0 else self._bucket(at) for at in set(places)}
         return [opened[at] for at in places]
 
     def get(self, key: bytes | None, default: Any = None) -> Any:
         """Return the row of a key, else `default`; no row has the key None, which joins ask for."""
         return default if key is None else self._bucket(crc32(key) & self._mask).get(key, default)
+
+    def pop(self, key: bytes, default: Any = None) -> Any:
+        """Remove the row of a key and return it, else `default`."""
+        return self._bucket(crc32(key) & self._mask).pop(key, default)
 
     def __getitem__(self, key: bytes) -> Any:
         return self._bucket(crc32(key) & self._mask)[key]
@@ -106,7 +110,7 @@ class BucketedRows(MutableMapping[bytes, Any]):
         return self._encoded + sum(len(each) for each in self._buckets if isinstance(each, dict))
 
 
-def homes_of(rows: dict[bytes, Any] | BucketedRows, keys: Sequence[bytes]) -> list[dict[bytes, Any]]:
+def homes_of(rows: MutableMapping[bytes, Any], keys: Sequence[bytes | None]) -> list[Any]:
     """Return the dictionary that has, or is to have, the row of each key."""
     return rows.homes(keys) if isinstance(rows, BucketedRows) else [rows] * len(keys)
 

@@ -12,7 +12,6 @@ from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
 from kestrel_sql.operators.group import TIMESTAMP
-from kestrel_sql.operators.joins.joined_row import pair
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State, Value, Window
 from kestrel_sql.operators.row_keys import restored_row, unpack_key
@@ -99,11 +98,10 @@ def _(operator: TableStore, state: State, keys: SerialisedKeys, windowed: bool) 
 @table_rows.register
 def _(operator: TableJoin, state: State, keys: SerialisedKeys, windowed: bool) -> Iterator[StoredRow]:
     lefts, rights = state.get("left", {}), state.get("right", {})
-    widths = (operator.left_width, operator.right_width)
     for row_key, key, window in _split_keys(lefts, keys, windowed):
         left, right = lefts[row_key], rights.get(row_key)
         if right is not None:
-            value = pair(restored_row(left[0]), restored_row(right[0]), widths, placeholder=operator.placeholder)
+            value = (*left[0], *right[0], None) if operator.placeholder else (*left[0], *right[0])
             yield StoredRow(key, value, max(left[1], right[1]), window)
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 from kestrel_sql.dataflow.graph import Chain, Graph, Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, late_entry
-from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Entry, Listed, Ordinal, Output, Part, Rows
+from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish, keys_of, positions_of
+from kestrel_sql.dataflow.rows import Cells, Entry, Listed, Ordinal, Output, Part, Rows
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.late_rows import Late, note_row, take
-from kestrel_sql.operators.operator import Key, PacksState, Row, Scope, State
-from kestrel_sql.operators.operator import Output as Result
-from kestrel_sql.operators.state_codec import bucket_rows, dump_state, load_state
+from kestrel_sql.operators.late_rows import Late
+from kestrel_sql.operators.operator import Key, Results, Scope, State, Window
+from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.process.batches import Made, Origin, ordinals_of
 from kestrel_sql.process.reading import Reader
 from kestrel_sql.process.writing import Writer
 from kestrel_sql.topics.partitioner import partition_of
-from kestrel_sql.topics.records import Headers, LogEntry, Record
+from kestrel_sql.topics.records import LogEntry, Record
 
 FAILED = "failed"
 """The part of a state that says that its operator failed; it gets no more rows."""
@@ -28,14 +28,15 @@ Checkpoint = dict[tuple[int, int], bytes]
 """The encoded state of each operator, by the number of its output, and task."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Given(Row):
-    """A row for an operator, with what its results inherit."""
+class _Given(NamedTuple):
+    """A row for an operator: its input, its index there, ordinal and task, and what it changes of a group."""
 
+    side: int
+    at: int
     ordinal: Ordinal
-    cause: Record
-    headers: Headers
     task: int
+    enters: bool = True
+    leaves: bool = True
 
 
 @dataclass(slots=True)
@@ -75,8 +76,9 @@ class ProcessQuery:
         for stage, level in zip(self.graph.stages, [[], *self.graph.levels], strict=True):
             for stateful in level:
                 inputs = [flowing.pop(each.number, None) for each in stateful.inputs]
-                if any(inputs):
-                    flowing[stateful.output.number] = self._stateful(stateful, inputs, made)
+                rows = self._stateful(stateful, inputs, made)
+                if rows is not None:
+                    flowing[stateful.output.number] = rows
             flowing = _after(stage, flowing, made)
         for relation, writer in self._writers:
             if relation in flowing:
@@ -105,48 +107,41 @@ class ProcessQuery:
         """Take a state over."""
         self._states = {at: load_state(blob) for at, blob in checkpoint.items()}
 
-    def _stateful(self, stateful: Stateful, inputs: Sequence[Rows | None], made: Made) -> Rows:
+    def _stateful(self, stateful: Stateful, inputs: Sequence[Rows | None], made: Made) -> Rows | None:
         """Pass rows through an operator, in the order of their ordinals."""
-        given = list(chain.from_iterable(self._sided(stateful, side, rows) for side, rows in enumerate(inputs) if rows))
+        given = [each for side, rows in enumerate(inputs) if rows for each in self._sided(stateful, side, rows)]
         given.sort(key=_ordinal)
-        found: list[tuple[_Given, Ordinal, Result]] = []
-        touched: dict[int, State] = {}
-        for row in given:
-            state = touched.get(row.task)
-            if state is None:
-                state = touched[row.task] = self._states.setdefault((stateful.output.number, row.task), {})
+        results: list[Rows] = []
+        for task in dict.fromkeys(each.task for each in given):
+            state = self._states.setdefault((stateful.output.number, task), {})
             if FAILED not in state:
-                found += _processed(stateful, row, state, made)
-        for state in touched.values():
-            late = take(state)
-            if late is not None:
-                made.entries.append(_late(stateful, late))
-            if isinstance(stateful.operator, PacksState):
-                stateful.operator.pack(state)
-            if stateful.operator.scope is not Scope.TASK:
-                bucket_rows(state)
-        return _rows_of(found, stateful.output)
+                own = [each for each in given if each.task == task]
+                results += _processed(stateful, inputs, own, state, made)
+        return _joined(results)
 
     def _sided(self, stateful: Stateful, side: int, rows: Rows) -> Iterator[_Given]:
-        """The rows of an input as the operator takes them: with its side, its task, and NULL for a key of a NULL."""
-        relation, operator = stateful.inputs[side], stateful.operator
-        for row in _given(relation, side, rows):
-            if operator.scope is Scope.QUERY:
-                row.task = 0
-                yield row
-                continue
-            row.task %= self.tasks
-            if relation.rekeyed and self.tasks > 1:
-                task, old = self._task(stateful, row.key, row.task), self._task(stateful, row.old_key, row.task)
-                if row.key is None and row.old_key is not None:
-                    task = old
-                elif row.old_key is not None and old != task:
-                    # A change that moves a row of a table to a group of another task becomes two.
-                    yield replace(row, key=None, value=None, task=old, ordinal=(*row.ordinal, 0))
-                    yield replace(row, old=None, old_key=None, task=task, ordinal=(*row.ordinal, 1))
-                    continue
-                row.task = task
-            yield row
+        """The rows of an input with their tasks."""
+        relation, operator, tasks = stateful.inputs[side], stateful.operator, rows.origin.tasks
+        ordinals = ordinals_of(rows)
+        if operator.scope is Scope.QUERY or not (relation.rekeyed and self.tasks > 1):
+            for at, (place, ordinal) in enumerate(zip(rows.at, ordinals, strict=True)):
+                yield _Given(side, at, ordinal, 0 if operator.scope is Scope.QUERY else tasks[place] % self.tasks)
+            return
+        keys = keys_of(rows.key, relation)
+        old_keys = [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, relation)
+        for at, (place, ordinal, key, old_key) in enumerate(zip(rows.at, ordinals, keys, old_keys, strict=True)):
+            default = tasks[place] % self.tasks
+            task, old = self._task(stateful, key, default), self._task(stateful, old_key, default)
+            if old_key is None:
+                yield _Given(side, at, ordinal, task)
+            elif key is None:
+                yield _Given(side, at, ordinal, old)
+            elif old == task:
+                yield _Given(side, at, ordinal, task)
+            else:
+                # A change that moves a row of a table to a group of another task becomes two.
+                yield _Given(side, at, (*ordinal, 0), old, enters=False)
+                yield _Given(side, at, (*ordinal, 1), task, leaves=False)
 
     def _task(self, stateful: Stateful, key: Key | None, default: int) -> int:
         if key is None or key[0] is None:
@@ -166,92 +161,119 @@ def _after(stage: Mapping[int, Chain], flowing: Mapping[int, Rows], made: Made) 
     return found
 
 
-def _given(relation: Relation, side: int, rows: Rows) -> Iterator[_Given]:
-    origin, nothing = rows.origin, [None] * rows.size
-    single = len(relation.schema.key) == 1
-    windowed = relation.window is not None
-    columns = zip(
-        rows.at,
-        ordinals_of(rows),
-        _keys(rows.key, single=single),
-        rows.value.rows(),
-        nothing if rows.old is None else rows.old.rows(),
-        nothing if rows.old_key is None else _keys(rows.old_key, single=single),
-        nothing if rows.extra is None else rows.extra.rows(),
-        rows.times.values(),
-        rows.headers.values(),
-        strict=True,
+def _processed(
+    stateful: Stateful, inputs: Sequence[Rows | None], own: Sequence[_Given], state: State, made: Made
+) -> Iterator[Rows]:
+    """Pass the rows of a task through an operator."""
+    given = OperatorRows(
+        stateful=stateful,
+        inputs=inputs,
+        sides=[each.side for each in own],
+        at=[each.at for each in own],
+        enters=None if all(each.enters for each in own) else [each.enters for each in own],
+        leaves=None if all(each.leaves for each in own) else [each.leaves for each in own],
+        windows=_windows(stateful, inputs, own),
     )
-    for at, ordinal, key, value, old, old_key, extra, timestamp, headers in columns:
-        yield _Given(
-            side,
-            key,
-            value,
-            timestamp,
-            old,
-            old_key,
-            origin.windows[at] if windowed else None,
-            None if extra is None or None in extra else extra,
-            ordinal=ordinal,
-            cause=origin.causes[at],
-            headers=headers,
-            task=origin.tasks[at],
-        )
-
-
-def _keys(part: Part, *, single: bool) -> list[Key | None]:
-    """The keys; one whose only column is NULL is None."""
-    keys = part.rows()
-    return [None if key is None or key[0] is None else key for key in keys] if single else keys
-
-
-def _processed(stateful: Stateful, row: _Given, state: State, made: Made) -> Iterator[tuple[_Given, Ordinal, Result]]:
     try:
-        outputs = [*stateful.operator.process(row, state)]
+        for results in stateful.operator.process(given, state):
+            if results.causes:
+                yield _rows_of(given, own, results)
     except Exception as error:  # noqa: BLE001 - any error of an aggregate fails this query and no other
         state[FAILED] = True
-        message = f"Exception caught in process. {describe(error)}"
-        entry = Entry(kind=FATAL, logger=stateful.logger, message=message, cause=(describe(error),))
-        made.log(row.ordinal, row.cause, entry)
-        return
-    note_row(state, lambda: row)
-    for position, each in enumerate(outputs):
-        yield row, (*row.ordinal, position), each
+        row, cause = failure(error)
+        message = f"Exception caught in process. {describe(cause)}"
+        entry = Entry(kind=FATAL, logger=stateful.logger, message=message, cause=(describe(cause),))
+        made.log(own[row].ordinal, _origin(inputs, own[row])[0], entry)
+    late = finish(stateful, state)
+    if late is not None:
+        row = late.row
+        made.entries.append(_late(stateful, late, own[row].ordinal, _origin(inputs, own[row])[0]))
 
 
-def _rows_of(found: Sequence[tuple[_Given, Ordinal, Result]], relation: Relation) -> Rows:
-    """The rows of what an operator gave."""
-    schema = relation.schema
-    outputs = [output for _, _, output in found]
-    of_value = len(schema.value)
+def _origin(inputs: Sequence[Rows | None], row: _Given) -> tuple[Record, Window | None]:
+    """The source record of a row, and the window of its key."""
+    rows = inputs[row.side]
+    assert rows is not None  # noqa: S101 - the row is one of them
+    return rows.origin.causes[rows.at[row.at]], rows.origin.windows[rows.at[row.at]]
+
+
+def _windows(
+    stateful: Stateful, inputs: Sequence[Rows | None], own: Sequence[_Given]
+) -> Sequence[Window | None] | None:
+    windowed = [relation.window is not None for relation in stateful.inputs]
+    if not any(windowed):
+        return None
+    return [_origin(inputs, each)[1] if windowed[each.side] else None for each in own]
+
+
+def _rows_of(given: OperatorRows, own: Sequence[_Given], results: Results) -> Rows:
+    """The rows of outputs."""
+    key, value, old = given.outputs(results)
+    causes = [own[at] for at in results.causes]
+    headers = [() if rows is None else rows.headers.values() for rows in given.inputs]
     return Rows(
-        key=Part.of([output.key for output in outputs], len(schema.key)),
-        value=Part.of([output.value for output in outputs], of_value),
-        old=Part.of([output.old for output in outputs], of_value) if relation.has_old else None,
-        times=Listed([output.timestamp for output in outputs]),
-        headers=Listed([row.headers for row, _, _ in found]),
+        key=key,
+        value=value,
+        old=old,
+        times=Listed(results.times),
+        headers=Listed([headers[each.side][each.at] for each in causes]),
         origin=Origin(
-            [ordinal for _, ordinal, _ in found],
-            [row.cause for row, _, _ in found],
-            [row.task for row, _, _ in found],
-            [output.window for output in outputs],
+            [(*each.ordinal, position) for each, position in zip(causes, positions_of(results.causes), strict=True)],
+            [_origin(given.inputs, each)[0] for each in causes],
+            [each.task for each in causes],
+            results.windows or [None] * len(causes),
         ),
-        at=range(len(found)),
+        at=range(len(causes)),
+    )
+
+
+def _joined(pieces: Sequence[Rows]) -> Rows | None:
+    """The outputs of all tasks of an operator; None without any."""
+    if len(pieces) <= 1:
+        return pieces[0] if pieces else None
+    parts = [[piece.key for piece in pieces], [piece.value for piece in pieces]]
+    key, value = map(_joined_part, parts)
+    old = [piece.old for piece in pieces if piece.old is not None]
+    origins = [piece.origin for piece in pieces]
+    origin = Origin(
+        [each for origin in origins for each in origin.ordinals],
+        [each for origin in origins for each in origin.causes],
+        [each for origin in origins for each in origin.tasks],
+        [each for origin in origins for each in origin.windows],
+    )
+    return Rows(
+        key=key,
+        value=value,
+        old=_joined_part(old) if old else None,
+        times=_joined_cells([piece.times for piece in pieces]),
+        headers=_joined_cells([piece.headers for piece in pieces]),
+        origin=origin,
+        at=range(len(origin.ordinals)),
+    )
+
+
+def _joined_part(pieces: Sequence[Part]) -> Part:
+    present = [there for piece in pieces for there in piece.present or [True] * piece.size]
+    cells = [_joined_cells(cells) for cells in zip(*(piece.cells for piece in pieces), strict=True)]
+    return Part(cells, len(present), None if all(present) else present)
+
+
+def _joined_cells(cells: Sequence[Cells]) -> Cells:
+    return Listed([*chain.from_iterable(each.values() for each in cells)])
+
+
+def _late(stateful: Stateful, late: Late, ordinal: Ordinal, cause: Record) -> tuple[Ordinal, LogEntry]:
+    entry = late_entry(stateful.logger, late)
+    return ordinal, LogEntry(
+        kind=entry["kind"],
+        logger=entry["logger"],
+        message=entry["message"],
+        topic=cause.topic,
+        partition=cause.partition,
+        offset=cause.offset,
+        record=entry["record"],
     )
 
 
 def _ordinal(row: _Given) -> Ordinal:
     return row.ordinal
-
-
-def _late(stateful: Stateful, late: Late) -> tuple[Ordinal, LogEntry]:
-    entry, row = late_entry(stateful.logger, late), late.row
-    return row.ordinal, LogEntry(
-        kind=entry["kind"],
-        logger=entry["logger"],
-        message=entry["message"],
-        topic=row.cause.topic,
-        partition=row.cause.partition,
-        offset=row.cause.offset,
-        record=entry["record"],
-    )

@@ -1,15 +1,16 @@
-"""Runs an operator over rows twice: with its state left alone, and with a checkpoint between every two rows."""
+"""Runs an operator over rows: with its state left alone, with a checkpoint between every two rows, and in one batch."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall
-from kestrel_sql.operators.operator import Operator, Output, Row, State
+from kestrel_sql.operators.operator import KeyBytes, Operator, Output, Ref, Row, RowError, State, Window
 from kestrel_sql.operators.state_codec import dump_state, load_state
 
 
@@ -17,24 +18,98 @@ def key_bytes(key: tuple[Any, ...]) -> bytes:
     return orjson.dumps(list(key))
 
 
-def replay(operator: Operator, rows: Iterable[Row]) -> list[list[Output]]:
-    """Return the outputs of each row; fail if the two runs differ."""
+@dataclass(slots=True)
+class Given:
+    """Single rows as the batch of an operator."""
+
+    given: Sequence[Row]
+    sides: Sequence[int] = field(init=False)
+    times: Sequence[int] = field(init=False)
+    windows: Sequence[Window | None] | None = field(init=False)
+    present: Sequence[bool] = field(init=False)
+    has_old: Sequence[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sides = [row.side for row in self.given]
+        self.times = [row.timestamp for row in self.given]
+        windows = [row.window for row in self.given]
+        self.windows = windows if any(windows) else None
+        self.present = [row.value is not None for row in self.given]
+        self.has_old = [row.old is not None for row in self.given]
+
+    def keys(self, *key_bytes: KeyBytes) -> list[bytes | None]:
+        return [None if row.key is None else key_bytes[row.side % len(key_bytes)](row.key) for row in self.given]
+
+    def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        return [None if row.extra is None or None in row.extra else key_bytes(row.extra) for row in self.given]
+
+    def values_at(self, at: Sequence[int]) -> list[list[Any]]:
+        return [[*(self.given[each].value or ())] for each in at]
+
+    def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
+        return [[*(self.given[each].key or ())] for each in at]
+
+    def rows(self) -> Iterator[Row]:
+        return iter(self.given)
+
+
+def process(
+    operator: Operator, rows: Row | Sequence[Row], state: State, widths: Sequence[int] = (1, 1)
+) -> list[Output]:
+    """Return the outputs of rows; an aggregate's error is raised as it is.
+
+    `widths` has the number of columns of each input, for joins whose sides may be missing.
+    """
+    given = Given([rows] if isinstance(rows, Row) else rows)
+    found = []
+    try:
+        for results in operator.process(given, state):
+            for at, cause in enumerate(results.causes):
+                key = results.keys[at] if results.keys else cause
+                window = None if results.windows is None else results.windows[at]
+                value, old = (
+                    _version(operator, given, {part: refs[at] for part, refs in version.items()}, widths)
+                    for version in (results.values, results.old)
+                )
+                if old is not None and results.old_time is not None:
+                    old = (*old[: results.old_time], results.times[at], *old[results.old_time + 1 :])
+                own = given.given[key].key if isinstance(key, int) else key and tuple(key)
+                found.append(Output(own, value, results.times[at], window, old))
+    except RowError as error:
+        raise error.__cause__ or error from None
+    return found
+
+
+def _version(operator: Operator, rows: Given, refs: Mapping[int | None, Ref], widths: Sequence[int]) -> Any:
+    if all(ref is None for ref in refs.values()):
+        return None
+    found: list[Any] = []
+    for part in operator.parts:
+        ref = refs[part]
+        if isinstance(ref, int):
+            ref = rows.given[ref].value if ref >= 0 else rows.given[~ref].old
+        found += [None] * widths[part or 0] if ref is None else ref
+    return tuple(found)
+
+
+def replay(operator: Operator, rows: Iterable[Row], widths: Sequence[int] = (1, 1)) -> list[list[Output]]:
+    """Return the outputs of each row; fail if they differ with a checkpoint between every two, or from those of all."""
     copies = list(rows)
     left_alone: State = {}
-    plain = [copy.deepcopy(list(operator.process(copy.deepcopy(row), left_alone))) for row in copies]
+    plain = [copy.deepcopy(process(operator, copy.deepcopy(row), left_alone, widths)) for row in copies]
     state: State = {}
     stored = []
     for row in copies:
-        stored.append(copy.deepcopy(list(operator.process(copy.deepcopy(row), state))))
+        stored.append(copy.deepcopy(process(operator, copy.deepcopy(row), state, widths)))
         state = load_state(dump_state(state))
     assert stored == plain
+    assert process(operator, copies, {}, widths) == [output for outputs in plain for output in outputs]
     return plain
 
 
 def final_state(operator: Operator, rows: Iterable[Row]) -> State:
     state: State = {}
-    for row in rows:
-        list(operator.process(row, state))
+    process(operator, list(rows), state)
     return state
 
 

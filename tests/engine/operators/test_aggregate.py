@@ -15,7 +15,7 @@ from kestrel_sql.operators.aggregates.groups import merge, new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.types.sql_types import INTEGER, STRING
-from tests.engine.operators.state_replay import brief, call_of, key_bytes, replay
+from tests.engine.operators.state_replay import brief, call_of, key_bytes, process, replay
 
 COUNT = (call_of(count), ())
 SUM = (call_of(sum_, INTEGER), (1,))
@@ -114,9 +114,9 @@ def test_collect_list_loses_the_last_equal_element() -> None:
 def test_an_aggregate_that_cannot_undo_fails_on_a_table() -> None:
     operator = table((call_of(max_, STRING), (0,)))
     state: dict[str, Any] = {}
-    operator.process(row("a", ("x", 1)), state)
+    process(operator, row("a", ("x", 1)), state)
     with pytest.raises(QueryError):
-        operator.process(row("a", ("x", 1), 0, "a", ("x", 1)), state)
+        process(operator, row("a", ("x", 1), 0, "a", ("x", 1)), state)
 
 
 def test_a_failure_names_the_function() -> None:
@@ -133,12 +133,12 @@ def test_a_failure_names_the_function() -> None:
     )
     operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=((failing, (0,)),))
     with pytest.raises(QueryError, match="SHARE failed: integer division"):
-        operator.process(Row(0, ("a",), (0,), 1), {})
+        process(operator, Row(0, ("a",), (0,), 1), {})
     table = TableAggregate(key_bytes=key_bytes, columns=(), calls=((failing, (0,)),))
     state: dict[str, object] = {}
-    table.process(Row(0, ("a",), (1,), 1), state)
+    process(table, Row(0, ("a",), (1,), 1), state)
     with pytest.raises(QueryError, match="SHARE failed"):
-        table.process(Row(0, ("a",), (1,), 1, old=(0,), old_key=("a",)), state)
+        process(table, Row(0, ("a",), (1,), 1, old=(0,), old_key=("a",)), state)
 
 
 def test_a_result_and_a_merge_that_fail_name_the_function() -> None:
@@ -156,6 +156,6 @@ def test_a_result_and_a_merge_that_fail_name_the_function() -> None:
     calls = ((sound, (0,)), (replace(sound, name="SPLIT", result=fail, merge=fail), (0,)))
     operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=calls)
     with pytest.raises(QueryError, match="SPLIT failed: too much"):
-        operator.process(Row(0, ("a",), (0,), 1), {})
+        process(operator, Row(0, ("a",), (0,), 1), {})
     with pytest.raises(QueryError, match="SPLIT failed: too much"):
         merge(new_group((), calls, 0), new_group((), calls, 0), calls)

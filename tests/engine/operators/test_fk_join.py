@@ -11,9 +11,7 @@ from tests.engine.operators.state_replay import brief, final_state, key_bytes, r
 
 
 def join(join_type: JoinType) -> ForeignKeyJoin:
-    return ForeignKeyJoin(
-        join_type=join_type, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1
-    )
+    return ForeignKeyJoin(join_type=join_type, key_bytes=key_bytes, foreign_key_bytes=key_bytes)
 
 
 def left(key: Any, value: Any, foreign: Any, timestamp: int) -> Row:

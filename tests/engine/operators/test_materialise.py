@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.tables.previous_row import Materialise
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
@@ -25,16 +23,6 @@ def test_a_null_key_is_dropped_and_a_deleted_row_leaves_no_state() -> None:
     rows = [Row(0, None, ("a",), 1), Row(0, (1,), ("a",), 1), Row(0, (1,), None, 2)]
     assert brief(replay(operator, rows))[0] == []
     assert final_state(operator, rows) == {"rows": {}}
-
-
-@pytest.mark.rules("F10.1")
-def test_old_is_the_row_as_the_store_gives_it_back() -> None:
-    operator = Materialise(
-        key_bytes=key_bytes, round_trip=lambda row: row and tuple(0 if v is None else v for v in row)
-    )
-    first, second = replay(operator, [Row(0, (1,), (None,), 1), Row(0, (1,), (7,), 2)])
-    assert first[0].value == (None,)
-    assert second[0].old == (0,)
 
 
 def test_each_window_of_a_key_is_a_separate_row() -> None:

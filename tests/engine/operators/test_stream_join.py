@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
-from kestrel_sql.operators.late_rows import note_row, take
+from kestrel_sql.operators.late_rows import take
 from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
@@ -21,8 +20,6 @@ def join(join_type: JoinType, before: int, after: int, grace: int | None = None,
         before_ms=before,
         after_ms=after,
         grace_ms=grace,
-        left_width=1,
-        right_width=1,
         **more,
     )
 
@@ -88,11 +85,10 @@ def test_a_row_older_than_the_retention_is_not_stored_but_looks_up() -> None:
 def test_rows_that_are_not_stored_are_noted() -> None:
     rows = [left("new", 100), right("r", 0), left("edge", 95), left("late", 94), left(None, 1), left("late", 2)]
     state = final_state(join(JoinType.INNER, 1, 2, grace=3), rows)
-    note_row(state, pa.RecordBatch.from_pydict({"off": [3]}).slice, 0, 1)
     noted = take(state)
     assert noted is not None
     assert (noted.count, noted.timestamp, noted.window, noted.grace, noted.time) == (2, 94, (93, 96), 3, 100)
-    assert noted.row.to_pylist() == [{"off": 3}]
+    assert noted.row == 3
     assert take(state) is None
 
 
@@ -191,14 +187,6 @@ def test_time_windows_match_on_their_start_and_take_the_size_of_the_result() -> 
 def test_an_unmatched_windowed_row_keeps_its_window_while_it_waits() -> None:
     rows = [left("l", 0, window=(0, 5)), right("r", 100, window=(100, 105))]
     assert brief(replay(join(JoinType.LEFT, 1, 1, grace=0), rows))[1] == [("k", ("l", None), 0, (0, 5))]
-
-
-def test_the_placeholder_is_a_trailing_null() -> None:
-    operator = join(JoinType.LEFT, 1, 1, placeholder=True)
-    assert values(replay(operator, [left("l", 0), right("r", 0)])) == [
-        [(("l", None, None), 0)],
-        [(("l", "r", None), 0)],
-    ]
 
 
 def test_state_holds_no_more_than_the_retention() -> None:

@@ -6,10 +6,8 @@ from kestrel_sql.sql.nodes.statements import JoinType
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 
-def join(join_type: JoinType, placeholder: bool = False) -> StreamTableJoin:
-    return StreamTableJoin(
-        join_type=join_type, key_bytes=key_bytes, left_width=1, right_width=2, placeholder=placeholder
-    )
+def join(join_type: JoinType) -> StreamTableJoin:
+    return StreamTableJoin(join_type=join_type, key_bytes=key_bytes)
 
 
 ROWS = [
@@ -25,11 +23,20 @@ ROWS = [
 
 
 def test_inner_emits_matches_with_the_streams_timestamp() -> None:
-    assert brief(replay(join(JoinType.INNER), ROWS)) == [[], [], [("k", ("met", "t", 1), 6)], [], [], [], [], []]
+    assert brief(replay(join(JoinType.INNER), ROWS, (1, 2))) == [
+        [],
+        [],
+        [("k", ("met", "t", 1), 6)],
+        [],
+        [],
+        [],
+        [],
+        [],
+    ]
 
 
 def test_left_pads_rows_without_a_match() -> None:
-    assert brief(replay(join(JoinType.LEFT), ROWS)) == [
+    assert brief(replay(join(JoinType.LEFT), ROWS, (1, 2))) == [
         [("k", ("early", None, None), 5)],
         [],
         [("k", ("met", "t", 1), 6)],
@@ -39,10 +46,6 @@ def test_left_pads_rows_without_a_match() -> None:
         [],
         [],
     ]
-
-
-def test_the_placeholder_is_a_trailing_null() -> None:
-    assert replay(join(JoinType.INNER, placeholder=True), ROWS)[2][0].value == ("met", "t", 1, None)
 
 
 def test_windowed_rows_match_on_their_window() -> None:

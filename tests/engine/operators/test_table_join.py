@@ -10,8 +10,8 @@ from kestrel_sql.sql.nodes.statements import JoinType
 from tests.engine.operators.state_replay import brief, key_bytes, replay
 
 
-def join(join_type: JoinType, placeholder: bool = False) -> TableJoin:
-    return TableJoin(join_type=join_type, key_bytes=key_bytes, left_width=1, right_width=1, placeholder=placeholder)
+def join(join_type: JoinType) -> TableJoin:
+    return TableJoin(join_type=join_type, key_bytes=key_bytes)
 
 
 def left(value: Any, timestamp: int, key: Any = "k") -> Row:
@@ -104,8 +104,3 @@ def test_old_joins_the_replaced_row_with_the_current_other_one() -> None:
 def test_a_tracked_old_row_counts_although_it_was_never_stored() -> None:
     row = Row(0, ("k",), None, 1, old=("l",))
     assert brief(replay(join(JoinType.LEFT), [row])) == [[("k", None, 1)]]
-
-
-def test_the_placeholder_is_a_trailing_null() -> None:
-    outputs = replay(join(JoinType.LEFT, placeholder=True), [left("l", 0), right("r", 0)])
-    assert [row[0].value for row in outputs] == [("l", None, None), ("l", "r", None)]

@@ -19,7 +19,7 @@ from kestrel_sql.operators.table_rows import holds_table, table_rows
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import BIGINT
-from tests.engine.operators.state_replay import call_of, key_bytes
+from tests.engine.operators.state_replay import call_of, key_bytes, process
 
 CALLS = ((call_of(count), ()), (call_of(sum_, BIGINT), (0,)))
 DAY = 86_400_000
@@ -32,7 +32,7 @@ OPERATORS: dict[str, tuple[Operator, bool]] = {
     "sessions": (SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=DAY, retention_ms=DAY), True),
     "store": (TableStore(key_bytes=key_bytes, width=1), False),
     "store of windows": (TableStore(key_bytes=key_bytes, width=1), True),
-    "join": (TableJoin(join_type=JoinType.INNER, key_bytes=key_bytes, left_width=1, right_width=1), False),
+    "join": (TableJoin(join_type=JoinType.INNER, key_bytes=key_bytes), False),
 }
 
 
@@ -67,7 +67,7 @@ def test_table_rows_are_the_latest_outputs(kind: str, seed: int) -> None:
     state: State = {}
     written: dict[tuple[bytes, Any], tuple[Any, int]] = {}
     for row in rows(kind, seed):
-        for output in operator.process(row, state):
+        for output in process(operator, row, state):
             assert output.key is not None
             row_id = (key_bytes(output.key), output.window)
             if output.value is None:
@@ -88,10 +88,8 @@ def test_table_rows_are_the_latest_outputs(kind: str, seed: int) -> None:
 
 def test_some_states_do_not_hold_a_table() -> None:
     final = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=5, grace_ms=0, retention_ms=10, final=True)
-    left = TableJoin(join_type=JoinType.LEFT, key_bytes=key_bytes, left_width=1, right_width=1)
-    foreign = ForeignKeyJoin(
-        join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes, left_width=1, right_width=1
-    )
+    left = TableJoin(join_type=JoinType.LEFT, key_bytes=key_bytes)
+    foreign = ForeignKeyJoin(join_type=JoinType.INNER, key_bytes=key_bytes, foreign_key_bytes=key_bytes)
     assert not any(holds_table(operator) for operator in (final, left, foreign))
     with pytest.raises(TypeError, match="ForeignKeyJoin does not hold a table"):
         next(table_rows(foreign, {}, None, False))
@@ -101,11 +99,11 @@ def test_windows_can_be_read_for_their_retention() -> None:
     state: State = {}
     windows = TimeWindowAggregate(**GROUPED, size_ms=10, advance_ms=10, grace_ms=0, retention_ms=20)
     for timestamp in (5, 15, 38, 39, 7, 41):
-        list(windows.process(Row(0, (1,), (1,), timestamp), state))
+        process(windows, Row(0, (1,), (1,), timestamp), state)
     # The newest window starts at 40, so windows that start before 20 are gone; the row at 7 was late.
     shown = [(entry.window, entry.value[1]) for entry in table_rows(windows, state, None, True)]
     assert shown == [((30, 40), 2), ((40, 50), 1)]
-    list(windows.process(Row(0, (1,), (1,), 51), state))
+    process(windows, Row(0, (1,), (1,), 51), state)
     assert [entry.window for entry in table_rows(windows, state, None, True)] == [(30, 40), (40, 50), (50, 60)]
 
 
@@ -113,12 +111,12 @@ def test_sessions_can_be_read_for_their_retention() -> None:
     state: State = {}
     sessions = SessionWindowAggregate(**GROUPED, gap_ms=3, grace_ms=0, retention_ms=20)
     for timestamp in (5, 15, 30):
-        list(sessions.process(Row(0, (1,), (1,), timestamp), state))
+        process(sessions, Row(0, (1,), (1,), timestamp), state)
     assert [entry.window for entry in table_rows(sessions, state, None, True)] == [(15, 15), (30, 30)]
 
 
 def test_rows_stored_before_columns_were_added_have_null_there() -> None:
     state: State = {}
-    TableStore(key_bytes=key_bytes, width=1).process(Row(0, (1,), (5,), 7), state)
+    process(TableStore(key_bytes=key_bytes, width=1), Row(0, (1,), (5,), 7), state)
     (entry,) = table_rows(TableStore(key_bytes=key_bytes, width=3), state, None, False)
     assert entry.value == (5, None, None)

@@ -8,7 +8,7 @@ from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.operator import Row, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
+from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, process, replay
 
 
 def windows(
@@ -120,12 +120,12 @@ def test_a_late_row_closes_no_windows() -> None:
 def test_a_window_that_no_row_reaches_stays_packed() -> None:
     operator = windows(10, 10, 100)
     state: State = {}
-    outputs = [operator.process(row, state) for row in at(5, 15)]
+    outputs = [process(operator, row, state) for row in at(5, 15)]
     operator.pack(state)
     packed = dict(state["windows"])
     assert all(isinstance(groups, bytes) for groups in packed.values())
     state = load_state(dump_state(state))
-    outputs += [operator.process(row, state) for row in at(16)]
+    outputs += [process(operator, row, state) for row in at(16)]
     assert counted(outputs) == [[(0, 1)], [(10, 1)], [(10, 2)]]
     assert state["windows"][0] == packed[0]
     operator.pack(state)
@@ -135,7 +135,7 @@ def test_a_window_that_no_row_reaches_stays_packed() -> None:
 def test_a_packed_window_closes_like_any_other() -> None:
     operator = windows(10, 10, 0, final=True)
     state: State = {}
-    operator.process(at(5)[0], state)
+    process(operator, at(5)[0], state)
     operator.pack(state)
-    (closed,) = operator.process(at(15)[0], state)
+    (closed,) = process(operator, at(15)[0], state)
     assert (closed.window, closed.value) == ((0, 10), ("x", 1, 0, 10))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, merge, new_group, result
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
+from kestrel_sql.operators.row_operator import RowOperator
 
 Session = list[Any]
 """End and start (ms), group and key; the sessions of a key are sorted by end, then start."""
@@ -25,7 +26,7 @@ _SHORTEST_SEGMENT_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWindowAggregate:
+class SessionWindowAggregate(RowOperator):
     """Add each row to the session around it, merging the sessions that it connects; times are in ms (rules O8.2, O9).
 
     The end of a session is the timestamp of its last row. A result ends in the window bounds. With `final` a session is
@@ -42,7 +43,7 @@ class SessionWindowAggregate:
     retention_ms: int
     final: bool = False
 
-    def process(self, row: Row, state: State) -> list[Output]:
+    def process_row(self, row: Row, state: State) -> list[Output]:
         """Emit tombstones of the merged sessions and the new session, or under FINAL the sessions that have closed."""
         if row.key is None or row.value is None:
             return []

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
 from kestrel_sql.operators.row_keys import pack_key, restored_row
+from kestrel_sql.operators.row_operator import RowOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSuppress:
+class TableSuppress(RowOperator):
     """Emit the last result of each window once stream time reaches the end of the window plus `grace_ms` (rules P6.5).
 
     A result keeps its own timestamp. For sessions `grace_ms` is gap + grace, because a session can grow for that long.
@@ -23,7 +24,7 @@ class TableSuppress:
     key_bytes: KeyBytes
     grace_ms: int
 
-    def process(self, row: Row, state: State) -> list[Output]:
+    def process_row(self, row: Row, state: State) -> list[Output]:
         """Store the row, then emit the results of closed windows by end, then key."""
         if row.key is None or row.window is None:
             return []

@@ -8,10 +8,11 @@ from typing import ClassVar
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, undo, with_shared
 from kestrel_sql.operators.group import TIMESTAMP
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
+from kestrel_sql.operators.row_operator import RowOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAggregate:
+class StreamAggregate(RowOperator):
     """Add each row to the group of its key; each row gives one output (rules O7)."""
 
     scope: ClassVar[Scope] = Scope.KEY
@@ -22,7 +23,7 @@ class StreamAggregate:
     with_old: bool = True
     """Whether a later step reads the replaced results."""
 
-    def process(self, row: Row, state: State) -> list[Output]:
+    def process_row(self, row: Row, state: State) -> list[Output]:
         """Emit the group's new result; `old` of the first result is the initial aggregate (rules O4)."""
         if row.key is None or row.value is None:
             return []
@@ -41,7 +42,7 @@ class StreamAggregate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableAggregate:
+class TableAggregate(RowOperator):
     """Undo the old row of a change in its group and add the new row to its group (rules O10)."""
 
     scope: ClassVar[Scope] = Scope.KEY
@@ -50,7 +51,7 @@ class TableAggregate:
     columns: Columns
     calls: Calls
 
-    def process(self, row: Row, state: State) -> list[Output]:
+    def process_row(self, row: Row, state: State) -> list[Output]:
         """Emit one output per changed group: the group that the row leaves, then the group that it enters.
 
         A row without a group key changes no group. Groups are never removed.

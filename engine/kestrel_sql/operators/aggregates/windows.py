@@ -10,13 +10,14 @@ from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, with_shared
 from kestrel_sql.operators.group import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
+from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.operators.state_codec import load_state, pack_state
 
 _KEY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindowAggregate:
+class TimeWindowAggregate(RowOperator):
     """Add each row to the windows that it falls in; all times are in ms (rules O8.1, O9).
 
     A tumbling window is a hopping window that advances by its size. A result ends in the window bounds. With `final` a
@@ -38,7 +39,7 @@ class TimeWindowAggregate:
     with_old: bool = True
     """Whether a later step reads the replaced results."""
 
-    def process(self, row: Row, state: State) -> list[Output]:
+    def process_row(self, row: Row, state: State) -> list[Output]:
         """Update the open windows of the row, then delete expired windows; FINAL emits the windows that closed."""
         if row.key is None or row.value is None:
             return []

@@ -3,102 +3,88 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
-from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.joins.sides import SIDES
+from kestrel_sql.operators.operator import Batch, State
 
-_SIDES = ("left", "right")
+_TIME, _VALUE = 0, 1
+"""Indexes into a buffered row."""
 
-_time_of = itemgetter(0)
-
-
-def newest(state: State, side: int) -> int | None:
-    """Return the greatest timestamp (ms) of all rows that an input has had; None without one."""
-    store = state.get(_SIDES[side])
-    return None if store is None else int(store["newest"])
+_time_of = itemgetter(_TIME)
 
 
-def rows_of(state: State, side: int) -> Mapping[bytes, Sequence[Sequence[Any]]]:
-    """Return the buffered rows of an input by packed key: timestamp (ms) and values, by timestamp and arrival."""
-    found: dict[bytes, list[list[Any]]] = state[_SIDES[side]]["rows"] if _SIDES[side] in state else {}
-    return found
+class BufferedRows:
+    """The rows of an input by packed key, each a timestamp (ms) and values, by timestamp and arrival.
 
-
-def within(state: State, side: int, packed_key: bytes, earliest: int, latest: int) -> Sequence[Sequence[Any]]:
-    """Return the buffered rows of one key whose timestamps are in a span (ms, inclusive)."""
-    rows = rows_of(state, side).get(packed_key, [])
-    return rows[bisect_left(rows, earliest, key=_time_of) : bisect_right(rows, latest, key=_time_of)]
-
-
-def add(state: State, side: int, packed_key: bytes, row: Sequence[Any], retention_ms: int) -> bool:
-    """Buffer a row, which is a timestamp (ms) and values, and drop the rows that are older than the retention.
-
-    Returns whether the row itself is not older.
+    A row of the batch has its index instead of values until `settle`.
     """
-    store = _store(state, side, row[0])
-    oldest = store["newest"] - retention_ms + 1
-    is_kept: bool = row[0] >= oldest
-    if is_kept:
-        insort(store["rows"].setdefault(packed_key, []), [row[0], list(row[1])], key=_time_of)
-        heappush(store["ages"], [row[0], packed_key])
-    while store["ages"] and store["ages"][0][0] < oldest:
-        _, expired_key = heappop(store["ages"])
-        _drop(store["rows"], expired_key, 1)
-    return is_kept
 
+    __slots__ = ("_fresh", "_retention_ms", "_state", "_store", "side")
 
-def add_all(
-    state: State, side: int, newest: int, rows: Iterable[tuple[bytes, int, Sequence[Any]]], retention_ms: int
-) -> None:
-    """Drop the rows that are older than the retention, and buffer rows that are not.
+    def __init__(self, state: State, side: int, retention_ms: int) -> None:
+        self._state, self.side, self._retention_ms = state, side, retention_ms
+        self._store: dict[str, Any] | None = state.get(SIDES[side])
+        self._fresh: list[list[Any]] = []
 
-    Args:
-        state: the state of the join.
-        side: the input.
-        newest: the greatest timestamp (ms) of the rows that came, of which `rows` are the rest.
-        rows: packed key, timestamp (ms) and values, in order of arrival.
-        retention_ms: how long rows are kept.
-    """
-    store = _store(state, side, newest)
-    oldest = store["newest"] - retention_ms + 1
-    kept = store["rows"]
-    for expired_key, count in Counter(key for timestamp, key in store["ages"] if timestamp < oldest).items():
-        _drop(kept, expired_key, count)
-    store["ages"] = [each for each in store["ages"] if each[0] >= oldest]
-    grown = set()
-    for packed_key, timestamp, values in rows:
-        kept.setdefault(packed_key, []).append([timestamp, list(values)])
-        store["ages"].append([timestamp, packed_key])
-        grown.add(packed_key)
-    for packed_key in grown:
-        kept[packed_key].sort(key=_time_of)
+    @property
+    def newest(self) -> int:
+        """The greatest timestamp (ms) of all rows that the input has had; 0 without one."""
+        return 0 if self._store is None else int(self._store["newest"])
 
+    def within(self, packed_key: bytes, earliest: int, latest: int) -> Sequence[Sequence[Any]]:
+        """Return the rows of one key whose timestamps are in a span (ms, inclusive)."""
+        rows: list[list[Any]] | None = None if self._store is None else self._store["rows"].get(packed_key)
+        if rows is None:
+            return ()
+        first = 0 if rows[0][_TIME] >= earliest else bisect_left(rows, earliest, key=_time_of)
+        last = len(rows) if rows[-1][_TIME] <= latest else bisect_right(rows, latest, key=_time_of)
+        return rows[first:last]
 
-def pack(state: State) -> None:
-    """Sort the rows by key and their timestamps, so that the state's bytes do not tell in which order they came.
+    def add(self, packed_key: bytes, timestamp: int, at: int) -> bool:
+        """Buffer the row at an index of the batch, and drop the rows that are older than the retention.
 
-    A sorted list is also a heap, which `add` needs.
-    """
-    for name in _SIDES:
-        if name in state:
-            store = state[name]
-            store["ages"].sort()
-            store["rows"] = dict(sorted(store["rows"].items()))
+        Returns whether the row itself is not older.
+        """
+        store = self._store
+        if store is None:
+            store = self._store = self._state[SIDES[self.side]] = {"newest": timestamp, "rows": {}, "ages": []}
+        store["newest"] = newest = max(store["newest"], timestamp)
+        oldest, ages, kept = newest - self._retention_ms + 1, store["ages"], store["rows"]
+        is_kept: bool = timestamp >= oldest
+        if is_kept:
+            row = [timestamp, at]
+            self._fresh.append(row)
+            rows = kept.get(packed_key)
+            if rows is None:
+                kept[packed_key] = [row]
+            elif rows[-1][_TIME] <= timestamp:
+                rows.append(row)
+            else:
+                insort(rows, row, key=_time_of)
+            heappush(ages, [timestamp, packed_key])
+        while ages and ages[0][_TIME] < oldest:
+            _, expired_key = heappop(ages)
+            left = kept[expired_key]
+            del left[0]
+            if not left:
+                del kept[expired_key]
+        return is_kept
 
+    def settle(self, rows: Batch) -> None:
+        """Put values in the place of indices, and sort the rows by key and their timestamps.
 
-def _store(state: State, side: int, timestamp: int) -> dict[str, Any]:
-    store: dict[str, Any] = state.setdefault(_SIDES[side], {"newest": timestamp, "rows": {}, "ages": []})
-    store["newest"] = max(store["newest"], timestamp)
-    return store
-
-
-def _drop(rows: dict[bytes, list[Any]], packed_key: bytes, count: int) -> None:
-    """Drop the oldest rows of a key."""
-    left = rows[packed_key]
-    del left[:count]
-    if not left:
-        del rows[packed_key]
+        So the state's bytes do not tell in which order the rows came. A sorted list is also a heap, which `add` needs.
+        """
+        store = self._store
+        if store is None:
+            return
+        oldest = store["newest"] - self._retention_ms + 1
+        fresh = [row for row in self._fresh if row[_TIME] >= oldest]
+        for row, values in zip(fresh, rows.values_at([row[_VALUE] for row in fresh]), strict=True):
+            row[_VALUE] = values
+        store["ages"].sort()
+        store["rows"] = dict(sorted(store["rows"].items()))

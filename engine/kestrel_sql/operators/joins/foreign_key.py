@@ -2,119 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from dataclasses import dataclass
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from kestrel_sql.operators.joins.joined_row import pair
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import restored_row
+from kestrel_sql.operators.joins.sides import SIDES
+from kestrel_sql.operators.keyed_rows import KeyedRows
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State
 from kestrel_sql.sql.nodes.statements import JoinType
 
-_RIGHT_SIDE = 1
+_LEFT, _RIGHT = 0, 1
 
 KEY, VALUE, FOREIGN = 0, 1, 2
-"""Indexes into a stored left row; `FOREIGN` holds the serialised foreign key or None.
+"""Indexes into a stored left row; `FOREIGN` holds the serialised foreign key or None."""
 
-A stored right row is its value and timestamp.
-"""
+_RIGHT_VALUE, _RIGHT_TIME = 0, 1
+"""Indexes into a stored right row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin:
     """Join each left row with the right row of its foreign key, INNER or LEFT (rules O15).
 
-    `key_bytes` serialises keys of the left table, `foreign_key_bytes` keys of the right table and foreign keys. A left
-    row has its foreign key in `Row.extra`, None if it is null or its expression failed.
+    `key_bytes` serialises keys of the left table, `foreign_key_bytes` keys of the right table and foreign keys. The
+    extra column of a left row is its foreign key, NULL if its expression failed.
     """
 
     scope: ClassVar[Scope] = Scope.QUERY
+    parts: ClassVar[Sequence[int | None]] = (_LEFT, _RIGHT)
 
     join_type: JoinType
     key_bytes: KeyBytes
     foreign_key_bytes: KeyBytes
-    left_width: int
-    right_width: int
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Emit the new result of a left row, or of every left row that refers to the changed right row."""
-        if row.key is None:
-            return []
-        return self._right(row, row.key, state) if row.side == _RIGHT_SIDE else self._left(row, row.key, state)
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Emit the new results of left rows, and of every left row that refers to a changed right row."""
+        keys = rows.keys(self.key_bytes, self.foreign_key_bytes)
+        tables = _Tables.of(rows, keys, state, self)
+        for at, (side, key) in enumerate(zip(rows.sides, keys, strict=True)):
+            if key is None:
+                continue
+            if side == _LEFT:
+                tables.change_left(at, key)
+            else:
+                tables.change_right(at, key)
+            if len(tables.results.causes) >= MOST_OUTPUTS:
+                yield tables.taken()
+        tables.settle()
+        yield tables.taken()
 
-    def _left(self, row: Row, key: Key, state: State) -> list[Output]:
-        rights = state.setdefault("right", {})
-        old = self._replace(row, key, state)
-        if row.value is None and old is None:
-            return []
-        before = None if old is None else self._result(restored_row(old[VALUE]), rights.get(old[FOREIGN]))
-        foreign = None if row.value is None else self._foreign(row)
-        if row.value is None and old is not None and self.join_type is JoinType.INNER:
+
+@dataclass(slots=True)
+class _Tables:
+    """Both tables while a batch is processed.
+
+    Attributes:
+        rows: the rows of the batch.
+        foreign: the foreign keys of left rows, serialised.
+        inner: whether the join is INNER.
+        lefts: the rows of the left table by key.
+        rights: the rows of the right table by key.
+        subscribers: the keys of the left rows that refer to each right row.
+        results: the outputs that are not taken yet.
+    """
+
+    rows: Batch
+    foreign: Sequence[bytes | None]
+    inner: bool
+    lefts: KeyedRows
+    rights: KeyedRows
+    subscribers: MutableMapping[bytes, dict[bytes, None]]
+    results: Results = field(default_factory=lambda: Results.of(_LEFT, _RIGHT, old=True))
+
+    @classmethod
+    def of(cls, rows: Batch, keys: Sequence[bytes | None], state: State, join: ForeignKeyJoin) -> _Tables:
+        given = {side for side, key in zip(rows.sides, keys, strict=True) if key is not None}
+        if given:
+            state.setdefault("right", {})
+        if _LEFT in given:
+            state.setdefault("left", {})
+            state.setdefault("subscribers", {})
+        of_side = [
+            [key if own == side else None for own, key in zip(rows.sides, keys, strict=True)]
+            for side in (_LEFT, _RIGHT)
+        ]
+        lefts, rights = (KeyedRows(state, SIDES[side], of_side[side], made=False) for side in (_LEFT, _RIGHT))
+        inner = join.join_type is JoinType.INNER
+        return cls(rows, rows.extras(join.foreign_key_bytes), inner, lefts, rights, state.get("subscribers", {}))
+
+    def change_left(self, at: int, key: bytes) -> None:
+        """Store a left row and its subscription to the right row, and emit its new result."""
+        new, foreign = (at, self.foreign[at]) if self.rows.present[at] else (None, None)
+        home = self.lefts.homes[at]
+        old: list[Any] | None = home.pop(key, None)
+        self._subscribe(key, None if old is None else old[FOREIGN], foreign)
+        if new is not None:
+            home[key] = [at, at, foreign]
+        elif old is None:
+            return
+        elif self.inner:
             foreign = old[FOREIGN]
-        right = rights.get(foreign)
-        after = None if row.value is None else self._result(row.value, right)
-        if after is None and not self._needs_tombstone(old, foreign, row.value is None):
-            return []
-        timestamp = row.timestamp if right is None else max(row.timestamp, right[1])
-        return [Output(key, after, timestamp, old=before)]
+        right = self._right(foreign)
+        if (new is None or (self.inner and right is None)) and not self._needs_tombstone(old, foreign, new is None):
+            return
+        time = self.rows.times[at]
+        self._cause(at, time if right is None else max(time, right[_RIGHT_TIME]), at)
+        before = None if old is None else self._right(old[FOREIGN])
+        self._join(new, right, None if old is None else old[VALUE], before)
+
+    def change_right(self, at: int, key: bytes) -> None:
+        """Store a right row, and emit the new results of all left rows that refer to it."""
+        home = self.rights.homes[at]
+        old: list[Any] | None = home.pop(key, None)
+        new: list[Any] | None = None
+        if self.rows.present[at]:
+            new = [at, self.rows.times[at]]
+            home[key] = new
+        for name in sorted(self.subscribers.get(key, ())):
+            left: Any = self.lefts.rows.get(name)
+            self._cause(at, self.rows.times[at], left[KEY])
+            self._join(left[VALUE], new, left[VALUE], old)
+
+    def _right(self, foreign: bytes | None) -> list[Any] | None:
+        """The row of a foreign key."""
+        found: list[Any] | None = None if foreign is None else self.rights.rows.get(foreign)
+        return found
 
     def _needs_tombstone(self, old: list[Any] | None, foreign: bytes | None, deleted: bool) -> bool:
         """Whether a left row without a result emits a tombstone.
 
         An INNER join does so at a deletion if the foreign key was not null, and at an update if it changed.
         """
-        if old is None:
-            return False
-        if self.join_type is JoinType.LEFT:
-            return True
+        if old is None or not self.inner:
+            return old is not None
         return old[FOREIGN] is not None if deleted else bool(old[FOREIGN] != foreign)
 
-    def _replace(self, row: Row, key: Key, state: State) -> list[Any] | None:
-        """Store the left row and its subscription to the right row; return the stored row that it replaces."""
-        lefts, subscribers = state.setdefault("left", {}), state.setdefault("subscribers", {})
-        packed_key = self.key_bytes(key)
-        old: list[Any] | None = lefts.pop(packed_key, None)
-        foreign = None if row.value is None else self._foreign(row)
-        subscribe(subscribers, packed_key, None if old is None else old[FOREIGN], foreign)
-        if row.value is not None:
-            lefts[packed_key] = [list(key), list(row.value), foreign]
-        return old
+    def _cause(self, at: int, time: int, key: Ref) -> None:
+        results = self.results
+        results.causes.append(at)
+        results.times.append(time)
+        results.keys.append(key)
 
-    def _foreign(self, row: Row) -> bytes | None:
-        if row.extra is None or row.extra[0] is None:
-            return None
-        return self.foreign_key_bytes(row.extra)
+    def _join(self, left: Ref, right: list[Any] | None, old_left: Ref, old_right: list[Any] | None) -> None:
+        """Add the result of a left and a right row, and that which it replaces."""
+        for values, own, other in (
+            (self.results.values, left, right),
+            (self.results.old, old_left, old_right),
+        ):
+            is_result = own is not None and (other is not None or not self.inner)
+            values[_LEFT].append(own if is_result else None)
+            values[_RIGHT].append(other[_RIGHT_VALUE] if is_result and other is not None else None)
 
-    def _right(self, row: Row, key: Key, state: State) -> list[Output]:
-        rights = state.setdefault("right", {})
-        foreign = self.foreign_key_bytes(key)
-        old = rights.pop(foreign, None)
-        if row.value is not None:
-            rights[foreign] = [list(row.value), row.timestamp]
-        outputs = []
-        for packed_key in sorted(state.get("subscribers", {}).get(foreign, ())):
-            left = state["left"][packed_key]
-            value = restored_row(left[VALUE])
-            before, after = self._result(value, old), self._result(value, rights.get(foreign))
-            outputs.append(Output(tuple(left[KEY]), after, row.timestamp, old=before))
-        return outputs
+    def _subscribe(self, key: bytes, before: bytes | None, foreign: bytes | None) -> None:
+        """Move a left row from the subscribers of one right row to those of another; None is no row."""
+        if before == foreign:
+            return
+        if before is not None:
+            subscribed = self.subscribers[before]
+            del subscribed[key]
+            if not subscribed:
+                del self.subscribers[before]
+        if foreign is not None:
+            self.subscribers.setdefault(foreign, {})[key] = None
 
-    def _result(self, left: Value | None, right: list[Any] | None) -> Value | None:
-        if right is None and self.join_type is JoinType.INNER:
-            return None
-        return pair(left, None if right is None else restored_row(right[0]), (self.left_width, self.right_width))
+    def taken(self) -> Results:
+        """Take the outputs."""
+        found, self.results = self.results, Results.of(_LEFT, _RIGHT, old=True)
+        return found
 
-
-def subscribe(
-    subscribers: MutableMapping[bytes, dict[bytes, None]], key: bytes, before: bytes | None, foreign: bytes | None
-) -> None:
-    """Move a left row, by its packed key, from the subscribers of one right row to those of another; None is no row."""
-    if before == foreign:
-        return
-    if before is not None:
-        subscribed = subscribers[before]
-        del subscribed[key]
-        if not subscribed:
-            del subscribers[before]
-    if foreign is not None:
-        subscribers.setdefault(foreign, {})[key] = None
+    def settle(self) -> None:
+        """Put the keys and values of the batch into the state."""
+        self.lefts.settle(self.rows.keys_at, KEY)
+        self.lefts.settle(self.rows.values_at, VALUE)
+        self.rights.settle(self.rows.values_at, _RIGHT_VALUE)

@@ -6,101 +6,114 @@ timestamps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from kestrel_sql.operators.operator import Key, Row, State, Value, Window
+from kestrel_sql.operators.operator import Batch, Ref, State, Window
+
+_KEY, _WINDOW, _VALUES = 0, 1, 2
+"""Indexes into the waiting rows of a key and timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
-class PendingRows:
-    """The rows of one key, timestamp (ms) and list, in order of arrival; `rank` is the list.
-
-    `packed_key` is the key and its window as `pack_key` writes them.
-    """
+class ClosedRows:
+    """The rows of one key, timestamp (ms) and list (its rank), in order of arrival."""
 
     rank: int
-    packed_key: bytes
-    key: Key
+    key: Ref
     window: Window | None
     timestamp: int
-    values: tuple[Value, ...]
+    values: list[Ref]
 
 
-def prepare(state: State) -> list[dict[str, Any]]:
-    """Return both lists, which are made for the first row that waits."""
-    lists: list[dict[str, Any]] = state.setdefault("pending", [{"ages": [], "rows": {}}, {"ages": [], "rows": {}}])
-    return lists
+class PendingRows:
+    """Both lists, while a batch is processed: its rows are in them as their indices until `settle`."""
 
+    __slots__ = ("_fresh", "_lists", "_state")
 
-def remember(state: State, rank: int, packed_key: bytes, row: Row) -> None:
-    """Append a row to the list `rank`; `packed_key` is its key and window as `pack_key` writes them."""
-    pending = prepare(state)[rank]
-    times = pending["rows"].setdefault(packed_key, {})
-    if row.timestamp not in times:
-        heappush(pending["ages"], [row.timestamp, packed_key])
-        times[row.timestamp] = [list(row.key or ()), None if row.window is None else list(row.window), []]
-    times[row.timestamp][2].append(list(row.value or ()))
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._lists: list[dict[str, Any]] = state.get("pending", [])
+        self._fresh: dict[int, list[Any]] = {}
 
+    def remember(self, rank: int, packed_key: bytes, timestamp: int, window: Window | None, at: int) -> None:
+        """Append the row at an index of the batch to the list `rank`."""
+        if not self._lists:
+            self._lists = self._state["pending"] = [{"ages": [], "rows": {}}, {"ages": [], "rows": {}}]
+        pending = self._lists[rank]
+        times = pending["rows"].setdefault(packed_key, {})
+        waiting = times.get(timestamp)
+        if waiting is None:
+            heappush(pending["ages"], [timestamp, packed_key])
+            waiting = times[timestamp] = [at, None if window is None else list(window), []]
+        waiting[_VALUES].append(at)
+        self._fresh[id(waiting)] = waiting
 
-def forget(state: State, rank: int, packed_key: bytes, timestamp: int) -> None:
-    """Remove all rows of one key and timestamp, because they found a match."""
-    if "pending" in state:
-        _take(state["pending"][rank]["rows"], packed_key, timestamp)
+    def forget(self, rank: int, packed_key: bytes, timestamp: int) -> None:
+        """Remove all rows of one key and timestamp, because they found a match."""
+        if self._lists:
+            self._take(rank, packed_key, timestamp)
 
+    def earliest(self) -> int | None:
+        """Return the smallest timestamp (ms) of all rows, or None."""
+        tops = [top for pending in self._lists if (top := _top(pending)) is not None]
+        return min((top[0] for top in tops), default=None)
 
-def earliest(state: State) -> int | None:
-    """Return the smallest timestamp (ms) of all pending rows, or None."""
-    tops = [top for pending in state.get("pending", []) if (top := _top(pending)) is not None]
-    return min((top[0] for top in tops), default=None)
+    def take_closed(self, limits: tuple[int, int]) -> Iterator[ClosedRows]:
+        """Remove and yield the rows older than the limit (ms, exclusive) of their list, by timestamp, list and key."""
+        while True:
+            tops = [
+                (top[0], rank, top[1])
+                for rank, pending in enumerate(self._lists)
+                if (top := _top(pending)) is not None and top[0] < limits[rank]
+            ]
+            if not tops:
+                return
+            timestamp, rank, packed_key = min(tops)
+            heappop(self._lists[rank]["ages"])
+            waiting = self._take(rank, packed_key, timestamp)
+            assert waiting is not None  # noqa: S101 - `_top` has found it
+            key, window, values = waiting
+            yield ClosedRows(rank, key, None if window is None else (window[0], window[1]), timestamp, values)
 
+    def settle(self, rows: Batch) -> None:
+        """Put keys and values in the place of indices, and sort the rows by key and timestamp.
 
-def take_closed(state: State, limits: tuple[int, int]) -> list[PendingRows]:
-    """Remove and return the rows older than the limit (ms, exclusive) of their list, by timestamp, list and key."""
-    closed: list[PendingRows] = []
-    lists = state.get("pending", [])
-    while True:
-        tops = [
-            (top[0], rank, top[1])
-            for rank, pending in enumerate(lists)
-            if (top := _top(pending)) is not None and top[0] < limits[rank]
+        So the state's bytes do not tell in which order the rows came and went. A sorted list is also a heap, which
+        `remember` needs.
+        """
+        fresh = [*self._fresh.values()]
+        places = [
+            (waiting[_VALUES], place)
+            for waiting in fresh
+            for place, value in enumerate(waiting[_VALUES])
+            if isinstance(value, int)
         ]
-        if not tops:
-            return closed
-        timestamp, rank, packed_key = min(tops)
-        heappop(lists[rank]["ages"])
-        rows = _take(lists[rank]["rows"], packed_key, timestamp) or ((), None, ())
-        closed.append(_pending(rank, packed_key, timestamp, rows))
+        for (values, place), row in zip(places, rows.values_at([each[at] for each, at in places]), strict=True):
+            values[place] = row
+        fresh = [waiting for waiting in fresh if isinstance(waiting[_KEY], int)]
+        for waiting, key in zip(fresh, rows.keys_at([waiting[_KEY] for waiting in fresh]), strict=True):
+            waiting[_KEY] = key
+        for pending in self._lists:
+            kept = {packed_key: dict(sorted(times.items())) for packed_key, times in sorted(pending["rows"].items())}
+            pending["ages"] = sorted(
+                [timestamp, packed_key] for packed_key, times in kept.items() for timestamp in times
+            )
+            pending["rows"] = kept
 
-
-def ready(state: State, limits: tuple[int, int]) -> list[PendingRows]:
-    """Return the rows older than the limit (ms, exclusive) of their list, in any order, and keep them."""
-    found = []
-    for rank, pending in enumerate(state.get("pending", [])):
-        for timestamp, packed_key in {(each[0], each[1]) for each in pending["ages"] if each[0] < limits[rank]}:
-            rows = pending["rows"].get(packed_key, {}).get(timestamp)
-            if rows is not None:
-                found.append(_pending(rank, packed_key, timestamp, rows))
-    return found
-
-
-def pack(state: State) -> None:
-    """Sort the rows by key and timestamp, so that the state's bytes do not tell in which order they came and went.
-
-    A sorted list is also a heap, which `remember` needs.
-    """
-    for pending in state.get("pending", []):
-        rows = {packed_key: dict(sorted(times.items())) for packed_key, times in sorted(pending["rows"].items())}
-        pending["ages"] = sorted([timestamp, packed_key] for packed_key, times in rows.items() for timestamp in times)
-        pending["rows"] = rows
-
-
-def _pending(rank: int, packed_key: bytes, timestamp: int, rows: Sequence[Any]) -> PendingRows:
-    key, window, values = rows
-    bounds = None if window is None else (window[0], window[1])
-    return PendingRows(rank, packed_key, tuple(key), bounds, timestamp, tuple(tuple(value) for value in values))
+    def _take(self, rank: int, packed_key: bytes, timestamp: int) -> list[Any] | None:
+        rows = self._lists[rank]["rows"]
+        times = rows.get(packed_key)
+        if times is None:
+            return None
+        taken: list[Any] | None = times.pop(timestamp, None)
+        if not times:
+            del rows[packed_key]
+        if taken is not None:
+            self._fresh.pop(id(taken), None)
+        return taken
 
 
 def _top(pending: dict[str, Any]) -> list[Any] | None:
@@ -109,13 +122,3 @@ def _top(pending: dict[str, Any]) -> list[Any] | None:
     while ages and ages[0][0] not in pending["rows"].get(ages[0][1], {}):
         heappop(ages)
     return ages[0] if ages else None
-
-
-def _take(rows: dict[bytes, dict[int, list[Any]]], packed_key: bytes, timestamp: int) -> list[Any] | None:
-    times = rows.get(packed_key)
-    if times is None:
-        return None
-    taken = times.pop(timestamp, None)
-    if not times:
-        del rows[packed_key]
-    return taken

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from kestrel_sql.operators import late_rows
-from kestrel_sql.operators.joins import buffered_rows as buffered
-from kestrel_sql.operators.joins import pending_rows as pending
-from kestrel_sql.operators.joins.joined_row import outer_sides, pair
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import pack_key, with_window_size
+from kestrel_sql.operators.joins.buffered_rows import BufferedRows
+from kestrel_sql.operators.joins.pending_rows import PendingRows
+from kestrel_sql.operators.joins.sides import outer_sides, parts_of
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State, Window
+from kestrel_sql.operators.row_keys import pack_keys, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.time_units import DAY_MS
 
 _DEFAULT_GRACE_MS = DAY_MS
+
+_LEFT, _RIGHT = 0, 1
 
 _PARTS = ("failed", "time", "left", "right", "pending")
 """The parts of a state, in the order in which it is stored."""
@@ -39,104 +41,154 @@ class StreamStreamJoin:
     before_ms: int
     after_ms: int
     grace_ms: int | None
-    left_width: int
-    right_width: int
-    placeholder: bool = False
     window_size_ms: int | None = None
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Emit the pending rows whose window has closed, then the row's matches or, in an outer join, the row alone."""
-        row = with_window_size(row, self.window_size_ms)
-        state["time"] = max(state.get("time", row.timestamp), row.timestamp)
-        outer = outer_sides(self.join_type)[row.side]
-        if row.value is None or (row.key is None and not outer):
-            return []
-        if row.key is None:
-            return [self._alone(row.side, row.key, row.value, row)]
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        outputs = self._flush(row, state)
-        matched = False
-        for timestamp, value in self._partners(packed_key, row, state):
-            matched = True
-            pending.forget(state, self.rank(1 - row.side), packed_key, timestamp)
-            outputs.append(
-                Output(
-                    row.key, self._pair(row.side, row.value, value), max(row.timestamp, timestamp), window=row.window
-                )
-            )
-        if outer and not matched:
-            outputs += self._unmatched(packed_key, row, row.value, state)
-        if not buffered.add(state, row.side, packed_key, [row.timestamp, row.value], self.retention_ms):
-            self.note_late(state, row.side, row.timestamp, buffered.newest(state, row.side) or 0)
-        return outputs
+    @property
+    def parts(self) -> Sequence[int | None]:
+        """The sides of a result."""
+        return parts_of(self.join_type)
 
-    def note_late(self, state: State, side: int, timestamp: int, newest: int, count: int = 1) -> None:
-        """Note rows that later ones of the other input cannot meet.
-
-        `timestamp` and `newest` (ms) are the timestamp of the first of them, and the greatest of its input before it.
-        """
-        before, after = self.bounds(side)
-        grace = self.retention_ms - self.before_ms - self.after_ms
-        late_rows.note(state, timestamp, (timestamp - before, timestamp + after), grace, newest, count)
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Emit for each row the pending rows whose window has closed, then its matches, or in an outer join the row."""
+        windows = with_window_size(rows.windows, self.window_size_ms)
+        keys = pack_keys(rows.keys(self.key_bytes), windows)
+        joined, now = _Joined(self, rows, windows, state), state.get("time")
+        for at, (side, key, time, present) in enumerate(zip(rows.sides, keys, rows.times, rows.present, strict=True)):
+            if now is None or time > now:
+                now = state["time"] = time
+            if present:
+                joined.take(at, side, key, time, now)
+                if len(joined.results.causes) >= MOST_OUTPUTS:
+                    yield joined.taken()
+        joined.settle()
+        yield joined.taken()
 
     def rank(self, side: int) -> int:
         """The list of pending rows of a side: 1 for the left side of the join as built, 0 for the right side."""
-        return int(side == (1 if self.join_type is JoinType.RIGHT else 0))
+        return int(side == (_RIGHT if self.join_type is JoinType.RIGHT else _LEFT))
 
     def bounds(self, side: int) -> tuple[int, int]:
         """How far (ms) before and after a row of this side its matches may lie."""
         return (self.before_ms, self.after_ms) if self.rank(side) else (self.after_ms, self.before_ms)
-
-    def limits(self, time: int) -> tuple[int, int]:
-        """The timestamps (ms, exclusive) before which the rows of each list wait no longer at a stream time (ms)."""
-        grace = self.grace_ms or 0
-        return time - self.before_ms - grace, time - self.after_ms - grace
-
-    def _pair(self, side: int, own: Value, other: Value | None) -> Value:
-        left, right = (own, other) if side == 0 else (other, own)
-        widths = (self.left_width, self.right_width)
-        return pair(left, right, widths, right_first=self.join_type is JoinType.RIGHT, placeholder=self.placeholder)
-
-    def _alone(self, side: int, key: Any, value: Value, at: Row) -> Output:
-        return Output(key, self._pair(side, value, None), at.timestamp, window=at.window)
-
-    def _partners(self, packed_key: bytes, row: Row, state: State) -> Iterator[tuple[int, Value]]:
-        before, after = self.bounds(row.side)
-        earliest = max(0, row.timestamp - before)
-        for timestamp, value in buffered.within(state, 1 - row.side, packed_key, earliest, row.timestamp + after):
-            yield timestamp, tuple(value)
-
-    def _unmatched(self, packed_key: bytes, row: Row, value: Value, state: State) -> list[Output]:
-        if self.grace_ms is None or row.timestamp + self.bounds(row.side)[1] < state["time"]:
-            return [self._alone(row.side, row.key, value, row)]
-        pending.remember(state, self.rank(row.side), packed_key, row)
-        return []
-
-    def _flush(self, row: Row, state: State) -> list[Output]:
-        """Emit the pending rows whose window has closed; only a row at stream time triggers this."""
-        grace, time = self.grace_ms, state["time"]
-        oldest = pending.earliest(state)
-        if grace is None or oldest is None or row.timestamp < time or oldest + self.bounds(row.side)[1] + grace >= time:
-            return []
-        outputs = []
-        for rows in pending.take_closed(state, self.limits(time)):
-            side = 1 - rows.rank if self.rank(0) else rows.rank
-            outputs += [
-                Output(rows.key, self._pair(side, value, None), rows.timestamp, window=rows.window)
-                for value in rows.values
-            ]
-        return outputs
-
-    def pack(self, state: State) -> None:
-        """Bring a state into the order in which it is stored: that of its keys and times, not that of its changes."""
-        buffered.pack(state)
-        pending.pack(state)
-        for name in _PARTS:
-            if name in state:
-                state[name] = state.pop(name)
 
     @property
     def retention_ms(self) -> int:
         """How long (ms) rows stay buffered."""
         grace = max(_DEFAULT_GRACE_MS - 2 * self.before_ms, 0) if self.grace_ms is None else self.grace_ms
         return self.before_ms + self.after_ms + grace
+
+
+@dataclass(slots=True)
+class _Joined:
+    """A join while a batch is processed.
+
+    Attributes:
+        join: the operator.
+        rows: the rows of the batch.
+        windows: the windows of their keys.
+        state: the state of the join.
+        buffers: the rows of both inputs that later rows may match.
+        pending: the rows that wait for a match or for their window to close.
+        results: the outputs that are not taken yet.
+    """
+
+    join: StreamStreamJoin
+    rows: Batch
+    windows: Sequence[Window | None] | None
+    state: State
+    buffers: tuple[BufferedRows, BufferedRows] = field(init=False)
+    pending: PendingRows = field(init=False)
+    results: Results = field(init=False)
+    _outer: tuple[bool, bool] = field(init=False)
+    _bounds: tuple[tuple[int, int], tuple[int, int]] = field(init=False)
+    _ranks: tuple[int, int] = field(init=False)
+    _delays: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        join, retention = self.join, self.join.retention_ms
+        self.buffers = BufferedRows(self.state, _LEFT, retention), BufferedRows(self.state, _RIGHT, retention)
+        self.pending = PendingRows(self.state)
+        self.results = self._no_results()
+        self._outer = outer_sides(join.join_type)
+        # Only an outer join with a grace period has rows that wait.
+        self._delays = join.grace_ms is not None and any(self._outer)
+        self._bounds = join.bounds(_LEFT), join.bounds(_RIGHT)
+        self._ranks = join.rank(_LEFT), join.rank(_RIGHT)
+
+    def take(self, at: int, side: int, key: bytes | None, time: int, now: int) -> None:
+        """Process a row of the batch that has a value; `now` is the stream time (ms)."""
+        if key is None:
+            if self._outer[side]:
+                self._add(at, time, None, side, at, None)
+            return
+        before, after = self._bounds[side]
+        if self._delays and time == now:
+            self._close(at, now - (self.join.grace_ms or 0), after)
+        matches = self.buffers[1 - side].within(key, max(0, time - before), time + after)
+        for timestamp, value in matches:
+            if self._delays:
+                self.pending.forget(self._ranks[1 - side], key, timestamp)
+            self._add(at, max(time, timestamp), at, side, at, value)
+        if not matches and self._outer[side]:
+            if not self._delays or time + after < now:
+                self._add(at, time, at, side, at, None)
+            else:
+                window = None if self.windows is None else self.windows[at]
+                self.pending.remember(self._ranks[side], key, time, window, at)
+        if not self.buffers[side].add(key, time, at):
+            self._note_late(at, side, time)
+
+    def _close(self, at: int, closed: int, after: int) -> None:
+        """Emit the pending rows whose window has closed; only a row at stream time triggers this.
+
+        Args:
+            at: the row.
+            closed: the end (ms, exclusive) of the windows that have closed.
+            after: how far (ms) after the row its matches may lie.
+        """
+        oldest = self.pending.earliest()
+        if oldest is None or oldest + after >= closed:
+            return
+        for rows in self.pending.take_closed((closed - self.join.before_ms, closed - self.join.after_ms)):
+            side = self._ranks.index(rows.rank)
+            for value in rows.values:
+                self._add(at, rows.timestamp, rows.key, side, value, None)
+                if self.results.windows is not None:
+                    self.results.windows[-1] = rows.window
+
+    def _add(self, cause: int, time: int, key: Ref, side: int, own: Ref, other: Ref) -> None:
+        results = self.results
+        results.causes.append(cause)
+        results.times.append(time)
+        results.keys.append(key)
+        results.values[side].append(own)
+        results.values[1 - side].append(other)
+        if results.windows is not None and self.windows is not None:
+            results.windows.append(self.windows[cause])
+
+    def _note_late(self, at: int, side: int, time: int) -> None:
+        """Note a row that later ones of the other input cannot meet."""
+        before, after = self._bounds[side]
+        grace = self.join.retention_ms - self.join.before_ms - self.join.after_ms
+        late_rows.note(self.state, time, (time - before, time + after), grace, self.buffers[side].newest)
+        late_rows.note_row(self.state, at)
+
+    def _no_results(self) -> Results:
+        results = Results.of(_LEFT, _RIGHT)
+        if self.windows is not None:
+            results.windows = []
+        return results
+
+    def taken(self) -> Results:
+        """Take the outputs."""
+        found, self.results = self.results, self._no_results()
+        return found
+
+    def settle(self) -> None:
+        """Put the keys and values of the batch into the state."""
+        for buffer in self.buffers:
+            buffer.settle(self.rows)
+        self.pending.settle(self.rows)
+        for name in _PARTS:
+            if name in self.state:
+                self.state[name] = self.state.pop(name)

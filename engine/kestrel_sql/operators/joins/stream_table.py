@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.joins.joined_row import pair
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import pack_key, restored_row, with_window_size
+from kestrel_sql.operators.keyed_rows import KeyedRows
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
+from kestrel_sql.operators.row_keys import pack_keys, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _STREAM, _TABLE = 0, 1
@@ -22,40 +23,33 @@ class StreamTableJoin:
     """
 
     scope: ClassVar[Scope] = Scope.KEY
+    parts: ClassVar[Sequence[int | None]] = (_STREAM, _TABLE)
 
     join_type: JoinType
     key_bytes: KeyBytes
-    left_width: int
-    right_width: int
-    placeholder: bool = False
     window_size_ms: int | None = None
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Store a table row, which emits nothing, or emit the match of a stream row."""
-        row = with_window_size(row, self.window_size_ms)
-        if row.side == _TABLE:
-            self._store(row, state)
-            return []
-        if row.value is None:
-            return []
-        match = self._find(row, state)
-        if match is None and self.join_type is JoinType.INNER:
-            return []
-        value = pair(row.value, match, (self.left_width, self.right_width), placeholder=self.placeholder)
-        return [Output(row.key, value, row.timestamp, window=row.window)]
-
-    def _store(self, row: Row, state: State) -> None:
-        if row.key is None:
-            return
-        rows = state.setdefault("rows", {})
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        if row.value is None:
-            rows.pop(packed_key, None)
-        else:
-            rows[packed_key] = list(row.value)
-
-    def _find(self, row: Row, state: State) -> Value | None:
-        if row.key is None:
-            return None
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        return restored_row(state.get("rows", {}).get(packed_key))
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Store the rows of the table, which emit nothing, and emit the matches of those of the stream."""
+        windows = with_window_size(rows.windows, self.window_size_ms)
+        keys = pack_keys(rows.keys(self.key_bytes), windows)
+        has_rows = any(side == _TABLE and key is not None for side, key in zip(rows.sides, keys, strict=True))
+        table = KeyedRows(state, "rows", keys, made=has_rows)
+        inner, results = self.join_type is JoinType.INNER, Results.of(_STREAM, _TABLE)
+        streams, matches = results.values[_STREAM], results.values[_TABLE]
+        given = zip(rows.sides, keys, table.homes, rows.present, strict=True)
+        for at, (side, key, home, present) in enumerate(given):
+            if side == _TABLE:
+                if key is not None and present:
+                    home[key] = at
+                elif key is not None:
+                    home.pop(key, None)
+            elif present:
+                match = None if key is None else home.get(key)
+                if match is not None or not inner:
+                    results.causes.append(at)
+                    results.times.append(rows.times[at])
+                    streams.append(at)
+                    matches.append(match)
+        table.settle(rows.values_at)
+        yield results.with_windows(windows)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.joins.joined_row import outer_sides, pair
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_keys import pack_key, restored_row
+from kestrel_sql.operators.joins.sides import SIDES, outer_sides, parts_of
+from kestrel_sql.operators.keyed_rows import KeyedRows
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.row_keys import pack_keys
 from kestrel_sql.sql.nodes.statements import JoinType
 
-_SIDES = ("left", "right")
+_LEFT, _RIGHT = 0, 1
+
+_VALUE, _TIME = 0, 1
+"""Indexes into a stored row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,39 +26,52 @@ class TableJoin:
 
     join_type: JoinType
     key_bytes: KeyBytes
-    left_width: int
-    right_width: int
     placeholder: bool = False
+    """Whether a result ends in a NULL for the key column (rules P6.6)."""
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Store the row and emit the key's new result; `old` joins the replaced row with the other side's row."""
-        if row.key is None:
-            return []
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        own = state.setdefault(_SIDES[row.side], {})
-        replaced = own.pop(packed_key, None)
-        old = row.old if row.old is not None or replaced is None else restored_row(replaced[0])
-        if row.value is not None:
-            own[packed_key] = [list(row.value), row.timestamp]
-        stored = state.get(_SIDES[1 - row.side], {}).get(packed_key)
-        other = None if stored is None else restored_row(stored[0])
-        if not self._changes_result(row, old, other):
-            return []
-        timestamp = row.timestamp if stored is None else max(row.timestamp, stored[1])
-        new = self._result(row.side, row.value, other)
-        return [Output(row.key, new, timestamp, window=row.window, old=self._result(row.side, old, other))]
+    @property
+    def parts(self) -> Sequence[int | None]:
+        """The sides of a result."""
+        return parts_of(self.join_type)
 
-    def _changes_result(self, row: Row, old: Value | None, other: Value | None) -> bool:
-        """Whether a change emits: the other side has a row, or the join emits this side's rows without a match."""
-        if other is not None:
-            return True
-        return outer_sides(self.join_type)[row.side] and (row.value is not None or old is not None)
-
-    def _result(self, side: int, own: Value | None, other: Value | None) -> Value | None:
-        """Join two rows; None if the join type needs a row that is missing."""
-        left, right = (own, other) if side == 0 else (other, own)
-        keeps_left, keeps_right = outer_sides(self.join_type)
-        if (left is None and not keeps_right) or (right is None and not keeps_left) or (left is None and right is None):
-            return None
-        widths = (self.left_width, self.right_width)
-        return pair(left, right, widths, right_first=self.join_type is JoinType.RIGHT, placeholder=self.placeholder)
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Store the rows and emit the new results of their keys, with those that they replace."""
+        keys = pack_keys(rows.keys(self.key_bytes), rows.windows)
+        for side in dict.fromkeys(side for side, key in zip(rows.sides, keys, strict=True) if key is not None):
+            state.setdefault(SIDES[side], {})
+        tables = [KeyedRows(state, name, keys, made=False) for name in SIDES]
+        outer, results = outer_sides(self.join_type), Results.of(_LEFT, _RIGHT, old=True)
+        given = zip(rows.sides, keys, rows.times, rows.present, rows.has_old, strict=True)
+        homes = [table.homes for table in tables]
+        for at, (side, key, timestamp, present, has_old) in enumerate(given):
+            if key is None:
+                continue
+            home, other_side = homes[side][at], 1 - side
+            replaced = home.pop(key, None)
+            old: Ref = ~at if has_old else replaced and replaced[_VALUE]
+            new: Ref = None
+            if present:
+                new = at
+                home[key] = [at, timestamp]
+            stored = homes[other_side][at].get(key)
+            other: Ref = None
+            if stored is not None:
+                other = stored[_VALUE]
+                timestamp = max(timestamp, stored[_TIME])
+            elif not outer[side] or (new is None and old is None):
+                continue
+            results.causes.append(at)
+            results.times.append(timestamp)
+            # There is no result if the join type needs a row that is missing.
+            alone, other_alone = outer[side] or other is not None, outer[other_side]
+            is_result, was_result = (
+                alone and (other_alone or new is not None),
+                alone and (other_alone or old is not None),
+            )
+            results.values[side].append(new if is_result else None)
+            results.values[other_side].append(other if is_result else None)
+            results.old[side].append(old if was_result else None)
+            results.old[other_side].append(other if was_result else None)
+        for table in tables:
+            table.settle(rows.values_at, _VALUE)
+        yield results.with_windows(rows.windows)

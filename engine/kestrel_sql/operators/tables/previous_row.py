@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, RoundTrip, Row, Scope, State
-from kestrel_sql.operators.row_keys import pack_key, restored_row, unchanged
+from kestrel_sql.operators.keyed_rows import KeyedRows
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
+from kestrel_sql.operators.row_keys import pack_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,21 +21,27 @@ class Materialise:
     """
 
     scope: ClassVar[Scope] = Scope.KEY
+    parts: ClassVar[Sequence[int | None]] = (0,)
 
     key_bytes: KeyBytes
-    round_trip: RoundTrip = unchanged
     rowtime: int | None = None
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Store the row and pass it on with the row that it replaces."""
-        if row.key is None:
-            return []
-        rows = state.setdefault("rows", {})
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        old = restored_row(rows.pop(packed_key, None))
-        stored = self.round_trip(row.value)
-        if stored is not None:
-            rows[packed_key] = list(stored)
-        if old is not None and self.rowtime is not None:
-            old = (*old[: self.rowtime], row.timestamp, *old[self.rowtime + 1 :])
-        return [Output(row.key, row.value, row.timestamp, window=row.window, old=old)]
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Store the rows and pass them on with those that they replace."""
+        keys = pack_keys(rows.keys(self.key_bytes), rows.windows)
+        stored = KeyedRows(state, "rows", keys, made=any(keys))
+        results = Results.of(0, old=True, old_time=self.rowtime)
+        values, replaced = results.values[0], results.old[0]
+        given = zip(keys, stored.homes, rows.times, rows.present, strict=True)
+        for at, (key, home, timestamp, present) in enumerate(given):
+            if key is None:
+                continue
+            old = home.pop(key, None)
+            if present:
+                home[key] = at
+            results.causes.append(at)
+            results.times.append(timestamp)
+            values.append(at if present else None)
+            replaced.append(old)
+        stored.settle(rows.values_at)
+        yield results.with_windows(rows.windows)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
-from kestrel_sql.operators.row_keys import pack_key
+from kestrel_sql.operators.keyed_rows import KeyedRows
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
+from kestrel_sql.operators.row_keys import pack_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,19 +16,27 @@ class TableStore:
     """Keep the latest row of each key with its timestamp, and pass every change on unchanged (docs/adr/0018)."""
 
     scope: ClassVar[Scope] = Scope.KEY
+    parts: ClassVar[Sequence[int | None]] = (0,)
 
     key_bytes: KeyBytes
     width: int
     """The number of value columns; in rows stored before CREATE OR REPLACE added columns, those are NULL."""
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Store the row, or delete it at a tombstone, and pass it on."""
-        if row.key is None:
-            return []
-        rows = state.setdefault("rows", {})
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        if row.value is None:
-            rows.pop(packed_key, None)
-        else:
-            rows[packed_key] = [list(row.value), row.timestamp]
-        return [Output(row.key, row.value, row.timestamp, window=row.window)]
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Store the rows, delete those of tombstones, and pass all on; null keys are dropped."""
+        keys = pack_keys(rows.keys(self.key_bytes), rows.windows)
+        stored, results = KeyedRows(state, "rows", keys, made=any(keys)), Results.of(0)
+        passed = results.values[0]
+        given = zip(keys, stored.homes, rows.times, rows.present, strict=True)
+        for at, (key, home, timestamp, present) in enumerate(given):
+            if key is None:
+                continue
+            if present:
+                home[key] = [at, timestamp]
+            else:
+                home.pop(key, None)
+            results.causes.append(at)
+            results.times.append(timestamp)
+            passed.append(at if present else None)
+        stored.settle(rows.values_at, 0)
+        yield results.with_windows(rows.windows)

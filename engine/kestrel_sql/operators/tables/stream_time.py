@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +17,17 @@ class StreamTime:
     """
 
     scope: ClassVar[Scope] = Scope.TASK
+    parts: ClassVar[Sequence[int | None]] = (0,)
 
     key_bytes: KeyBytes
 
-    def process(self, row: Row, state: State) -> list[Output]:
-        """Advance stream time; pass a row of the relation on."""
-        state["time"] = time = max(state.get("time", row.timestamp), row.timestamp)
-        if row.side:
-            return []
-        return [Output(row.key, row.value, time if row.value is None else row.timestamp, window=row.window)]
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Advance stream time; pass the rows of the relation on."""
+        results = Results.of(0)
+        for at, (side, timestamp, present) in enumerate(zip(rows.sides, rows.times, rows.present, strict=True)):
+            state["time"] = time = max(state.get("time", timestamp), timestamp)
+            if side == 0:
+                results.causes.append(at)
+                results.times.append(timestamp if present else time)
+                results.values[0].append(at if present else None)
+        yield results.with_windows(rows.windows)

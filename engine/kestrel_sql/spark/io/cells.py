@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kestrel_sql.dataflow.rows import Cells, Chosen, Indices, Part
+from kestrel_sql.dataflow.relation import Relation
+from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Part, Rows, Schema
 from kestrel_sql.expressions.columns import Column
+from kestrel_sql.spark.envelope import parts_of, struct_column
 from kestrel_sql.spark.io.columns import to_array, to_list, values_at
 from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.types.schema import Column as SchemaColumn
 
 Numbers = npt.NDArray[np.int64]
 
+_NOTHING = -1
+"""The index of NULL."""
+
 
 class Arrow:
     """The values of a column as an Arrow array, of which some are taken when they are first asked for."""
 
-    __slots__ = ("_array", "_at", "_values")
+    __slots__ = ("_values", "at", "whole")
 
     def __init__(self, array: pa.Array, at: Indices | None = None) -> None:
-        self._array, self._at = array, at
+        self.whole, self.at = array, None if isinstance(at, range) and len(at) == len(array) else at
         self._values: Column | None = None
 
     @property
     def array(self) -> pa.Array:
         """The values."""
-        if self._at is not None:
-            self._array, self._at = values_at(self._array, numbers_of(self._at)), None
-        return self._array
+        if self.at is not None:
+            self.whole, self.at = _values_at(self.whole, numbers_of(self.at)), None
+        return self.whole
 
     def values(self) -> Column:
         """Return the values."""
@@ -41,7 +47,44 @@ class Arrow:
 
     def take(self, at: Indices) -> Cells:
         """Return the values at some indices."""
-        return Arrow(self.array, at)
+        return Arrow(self.whole, at if self.at is None else _chosen(numbers_of(self.at)[numbers_of(at)]))
+
+    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
+        given = [[_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)] for own in sources]
+        places = numbers_of(at)
+        if any(own[0].at is not None for own in given):
+            starts = np.cumsum([0, *(len(own[0].whole) for own in given)])
+            known = [start + own[0].indices() for start, own in zip(starts, given, strict=False)]
+            stored = starts[-1] + np.arange(len(more))
+            places = np.where(places < 0, _NOTHING, np.concatenate([*known, stored])[places])
+        picked = _chosen(places)
+        arrays = [[own[place].whole for own in given] for place in range(len(columns))]
+        for place, column in enumerate(columns if more else ()):
+            arrays[place].append(to_array([row[place] for row in more], column))
+        return [Arrow(own[0] if len(own) == 1 else pa.concat_arrays(own), picked) for own in arrays]
+
+    def indices(self) -> Numbers:
+        """The indices of the values in the whole array."""
+        return np.arange(len(self.whole)) if self.at is None else numbers_of(self.at)
+
+
+def _as_arrow(cells: Cells, column: SchemaColumn) -> Arrow:
+    return cells if isinstance(cells, Arrow) else Arrow(to_array(cells.values(), column))
+
+
+def _values_at(array: pa.Array, at: Numbers) -> pa.Array:
+    """The values at these indices; NULL at -1."""
+    if len(at) and at.min() < 0:
+        return array.take(pa.array(at, mask=at < 0))
+    return values_at(array, at)
+
+
+def _chosen(numbers: Numbers) -> Chosen:
+    """Indices as those of a carrier, whose list nobody needs."""
+    found = Chosen(())
+    found.form = numbers
+    return found
 
 
 def numbers_of(at: Indices) -> Numbers:
@@ -56,11 +99,14 @@ def numbers_of(at: Indices) -> Numbers:
     return found
 
 
-def part_of(structs: pa.StructArray) -> Part:
-    """Return the part of a struct column; NULL structs lack it."""
-    present = structs.is_valid().to_numpy(zero_copy_only=False).tolist() if structs.null_count else None
+def _part_at(structs: pa.StructArray, at: Indices) -> Part:
+    """The part of some rows of a struct column; NULL structs lack it."""
+    present = None
+    if structs.null_count:
+        there = structs.is_valid().to_numpy(zero_copy_only=False)[numbers_of(at)]
+        present = None if there.all() else there.tolist()
     columns = [] if structs.type == arrow_struct(()) else structs.flatten()
-    return Part([Arrow(column) for column in columns], len(structs), present)
+    return Part([Arrow(column, at) for column in columns], len(at), present)
 
 
 def structs_of(part: Part, columns: Sequence[SchemaColumn]) -> pa.StructArray:
@@ -78,3 +124,43 @@ def structs_of(part: Part, columns: Sequence[SchemaColumn]) -> pa.StructArray:
     if not columns:
         arrays = [pa.nulls(part.size, field.type) for field in kind]
     return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=mask)
+
+
+def relation_rows(batch: pa.RecordBatch, relation: Relation, own: Numbers) -> Rows:
+    """Return rows of a relation by their indices in a batch, with the envelope and the relation's struct column."""
+    structs = batch.column(struct_column(relation.number))
+    at = _indices(own, batch.num_rows)
+    parts = {part: _part_at(each, at) for part, each in zip(parts_of(relation), structs.flatten(), strict=True)}
+    return Rows(
+        key=parts["k"],
+        value=parts["v"],
+        old=parts.get("o"),
+        old_key=parts.get("ok"),
+        extra=parts.get("x"),
+        times=Arrow(batch.column("ts"), at),
+        headers=Arrow(batch.column("headers"), at),
+        origin=None,
+        at=at,
+    )
+
+
+def _indices(own: Numbers, size: int) -> Indices:
+    if len(own) == size and (np.diff(own) == 1).all():
+        return range(size)
+    found = _chosen(own)
+    found.extend(own.tolist())
+    return found
+
+
+def relation_structs(parts: Mapping[str, Part | None], relation: Relation) -> pa.StructArray:
+    """Return the struct column of a relation, of its fields; one that is missing is NULL.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit its type.
+    """
+    size = next(part.size for part in parts.values() if part is not None)
+    arrays = []
+    for name, columns in parts_of(relation).items():
+        part = parts.get(name)
+        arrays.append(pa.nulls(size, arrow_struct(columns)) if part is None else structs_of(part, columns))
+    return pa.StructArray.from_arrays(arrays, names=list(parts_of(relation)))

@@ -12,14 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.dataflow.graph import Chain
-from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Chosen, Entry, Rows
-from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, parts_of, rows_of, struct_column
+from kestrel_sql.dataflow.rows import Cells, Entry, Part, Rows
+from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.cells import Arrow, numbers_of, part_of, structs_of
+from kestrel_sql.spark.io.cells import Arrow, numbers_of, relation_rows, relation_structs
 from kestrel_sql.spark.io.columns import values_at
 from kestrel_sql.spark.io.topics import empty_lists
-from kestrel_sql.spark.types import arrow_struct
 
 Numbers = npt.NDArray[np.int64]
 
@@ -68,7 +66,7 @@ def _applied(batch: pa.RecordBatch, chains: Sequence[Chain], schema: pa.Schema) 
         own = relations == chain.entry.number
         rest &= ~own
         if own.any():
-            rows = _rows(batch, chain.entry, np.flatnonzero(own))
+            rows = relation_rows(batch, chain.entry, np.flatnonzero(own))
             for apply in chain.steps:
                 if rows.size:
                     rows = apply(entries, rows)
@@ -77,22 +75,6 @@ def _applied(batch: pa.RecordBatch, chains: Sequence[Chain], schema: pa.Schema) 
     if rest.any() or not shares:
         shares.append(_Share(np.flatnonzero(rest)))
     return _Joined(batch, shares, entries, schema).batch()
-
-
-def _rows(batch: pa.RecordBatch, relation: Relation, own: Numbers) -> Rows:
-    structs = values_at(batch.column(struct_column(relation.number)), own)
-    parts = {part: part_of(structs) for part, structs in zip(parts_of(relation), structs.flatten(), strict=True)}
-    return Rows(
-        key=parts["k"],
-        value=parts["v"],
-        old=parts.get("o"),
-        old_key=parts.get("ok"),
-        extra=parts.get("x"),
-        times=Arrow(values_at(batch.column("ts"), own)),
-        headers=Arrow(values_at(batch.column("headers"), own)),
-        origin=None,
-        at=range(batch.num_rows) if len(own) == batch.num_rows else Chosen(own.tolist()),
-    )
 
 
 class _Joined:
@@ -174,7 +156,11 @@ class _Joined:
         for share in self._shares:
             if share.chain is not None and share.rows is not None:
                 own = column.name == struct_column(share.chain.end.number)
-                arrays.append(_structs(share.rows, share.chain.end) if own else pa.nulls(len(share.at), column.type))
+                arrays.append(
+                    relation_structs(_parts(share.rows), share.chain.end)
+                    if own
+                    else pa.nulls(len(share.at), column.type)
+                )
             elif known and not share.only_logged and self._batch.schema.field(column.name).type == column.type:
                 arrays.append(values_at(self._batch.column(column.name), share.at))
             else:
@@ -197,10 +183,5 @@ def _envelope_array(cells: Cells, kind: pa.DataType) -> pa.Array:
     return pa.array(cells.values(), kind)
 
 
-def _structs(rows: Rows, relation: Relation) -> pa.StructArray:
-    given = {"k": rows.key, "v": rows.value, "o": rows.old, "ok": rows.old_key, "x": rows.extra}
-    arrays = []
-    for part, columns in parts_of(relation).items():
-        found = given[part]
-        arrays.append(structs_of(found, columns) if found is not None else pa.nulls(rows.size, arrow_struct(columns)))
-    return pa.StructArray.from_arrays(arrays, names=list(parts_of(relation)))
+def _parts(rows: Rows) -> Mapping[str, Part | None]:
+    return {"k": rows.key, "v": rows.value, "o": rows.old, "ok": rows.old_key, "x": rows.extra}

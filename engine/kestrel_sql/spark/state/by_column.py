@@ -301,7 +301,7 @@ class ColumnWindows(ColumnAggregate):
             at = int(found[0])
             window = int(starts[at]), int(starts[at]) + size
             late_rows.note(state, int(times[at]), window, grace, int(now[at]), len(found))
-            late_rows.note_row(state, rows.slice, at, 1)
+            late_rows.note_row(state, rows.slice(at, 1))
 
     def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
         windows = [groups_of(start, state) for start in shares.names]

@@ -14,11 +14,8 @@ from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.state.by_column import Aggregate, ColumnAggregate, ColumnFinalWindows, ColumnWindows
-from kestrel_sql.spark.state.foreign_key_by_column import column_foreign_key_join
 from kestrel_sql.spark.state.sessions_by_column import ColumnFinalSessions, ColumnSessions
-from kestrel_sql.spark.state.stream_join_by_column import column_stream_join
 from kestrel_sql.spark.state.table_aggregate_by_column import column_table_aggregate
-from kestrel_sql.spark.state.tables_by_column import column_table
 
 
 class ColumnOperator(Protocol):
@@ -47,9 +44,7 @@ def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | No
         return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
     if isinstance(operator, SessionWindowAggregate) and _is_plain(operator, stateful):
         return (ColumnFinalSessions if operator.final else ColumnSessions)(stateful, operator, made)
-    builders = (column_table, column_table_aggregate, column_stream_join, column_foreign_key_join)
-    found: Iterator[ColumnOperator | None] = (build(stateful, made) for build in builders)
-    return next((runner for runner in found if runner is not None), None)
+    return column_table_aggregate(stateful, made)
 
 
 def _is_plain(operator: Aggregate, stateful: Stateful) -> bool:

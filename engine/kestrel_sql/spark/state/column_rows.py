@@ -39,26 +39,6 @@ def are_near(rows: pa.RecordBatch) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
-    """Rows in the order of their ordinals, which are copied only for their outputs.
-
-    Attributes:
-        given: the rows as they came.
-        order: the index of each row in `given`.
-        times: the timestamp (ms) of each row.
-    """
-
-    given: pa.RecordBatch
-    order: Numbers
-    times: Numbers
-
-    @staticmethod
-    def of(given: pa.RecordBatch, order: Numbers) -> InOrder:
-        """Rows at these indices, which are in the order of their ordinals."""
-        return InOrder(given, order, given.column("ts").to_numpy()[order])
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """Outputs without their envelope.
 

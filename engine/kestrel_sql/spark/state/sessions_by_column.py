@@ -177,7 +177,7 @@ class ColumnSessions(ColumnAggregate):
                 state["newest"] = int(now[cause - 1]) if cause else state["newest"]
             row = Row(0, key, value, int(times[cause]))
             own = self._sessions.update(row, key or (), value or (), int(now[cause]) - closed, state)
-            late_rows.note_row(state, rows.slice, cause, 1)
+            late_rows.note_row(state, rows.slice(cause, 1))
             outputs += own
             causes += [cause] * len(own)
             positions += range(len(own))

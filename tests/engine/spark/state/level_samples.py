@@ -11,6 +11,7 @@ from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.operators.operator import Operator, Output, Scope, State
 from kestrel_sql.operators.operator import Row as OperatorRow
+from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.spark.envelope import rows_of
 from kestrel_sql.spark.state.level import Level
@@ -25,7 +26,7 @@ def handle(number: int, level: int, **more: Any) -> Relation:
 
 
 @dataclass
-class Summing:
+class Summing(RowOperator):
     """Sums A by key; fails for a negative number."""
 
     scope: ClassVar[Scope] = Scope.KEY
@@ -33,7 +34,7 @@ class Summing:
     def key_bytes(self, key: tuple[Any, ...]) -> bytes:
         return str(key[0]).encode()
 
-    def process(self, row: OperatorRow, state: State) -> list[Output]:
+    def process_row(self, row: OperatorRow, state: State) -> list[Output]:
         if row.value is None or row.key is None:
             return []
         if row.value[0] < 0:

@@ -168,7 +168,7 @@ def test_an_operator_may_give_many_rows_or_a_tombstone() -> None:
     class Twice(Summing):
         scope: ClassVar[Scope] = Scope.KEY
 
-        def process(self, row: OperatorRow, state: State) -> list[Output]:
+        def process_row(self, row: OperatorRow, state: State) -> list[Output]:
             return [Output(row.key, None, 5, window=(1, 2)), Output(None, (7,), 6)]
 
     first, second = run(Store(), row(1), over=level(Twice()))

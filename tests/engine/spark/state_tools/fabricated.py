@@ -21,6 +21,7 @@ from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.topics.partitioner import partition_of
+from tests.engine.operators.state_replay import process
 
 
 def fabricate(
@@ -46,7 +47,7 @@ def fabricate(
         page = task_page(task)
         if operator.scope is Scope.KEY:
             page = hash_row(row.key, stateful.inputs[0].schema.key) % pages
-        list(operator.process(row, states[task, page]))
+        process(operator, row, states[task, page])
     if operator.scope is not Scope.TASK:
         for state in states.values():
             bucket_rows(state)

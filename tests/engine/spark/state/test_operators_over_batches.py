@@ -16,20 +16,20 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
+from kestrel_sql.operators.joins import foreign_key as foreign_module
+from kestrel_sql.operators.joins import stream_stream as streams_module
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state import foreign_key_by_column as foreign_module
-from kestrel_sql.spark.state import keyed_columns as keyed_module
 from kestrel_sql.spark.state import page as page_module
-from kestrel_sql.spark.state import stream_join_by_column as streams_module
 from kestrel_sql.spark.state import table_aggregate_by_column as aggregate_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
+from tests.engine.operators.row_forms.of_operator import in_row_form
 
 _COLUMNS = (
     "I INT, B BIGINT, D DOUBLE, N STRING, W DATE, M DECIMAL(6, 2), X BYTES, L ARRAY<INT>, P MAP<STRING, INT>,"
@@ -238,20 +238,20 @@ def in_bytes(state: bytes) -> bytes:
     "seeds", [range(1), pytest.param(range(1, 30), marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 @pytest.mark.parametrize("query", list(_QUERIES))
-def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
+def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_module, "MIN_ROWS", 1)
     monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
-    monkeypatch.setattr(keyed_module, "MANY_ROWS", 1)
     monkeypatch.setattr(aggregate_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)
-        monkeypatch.setattr(streams_module, "MAX_PAIRS", random_.choice([1, 20, 1 << 18]))
-        monkeypatch.setattr(foreign_module, "MAX_MATCHES", random_.choice([1, 20, 1 << 18]))
+        most = random_.choice([1, 20, 1 << 15])
+        for module in (foreign_module, streams_module):
+            monkeypatch.setattr(module, "MOST_OUTPUTS", most)
         level = level_of(query, ("BIGINT", "STRING")[seed % 2])
         runner = PageRunner(level)
-        assert set(runner._by_column) == level.outputs()
+        plain = PageRunner(Level(tuple(map(in_row_form, level.operators)), level.alive))
         start = random_.choice([None, 0, -50]) if seed else 0
         spread = random_.choice([1, 3, 40, 400] if start is None else [2, 15, 40])
         sizes = [1, 2, 9, 90, 200] if start is None else [9, 40, 60, 150]
@@ -267,9 +267,9 @@ def test_tables_over_columns_give_the_outputs_and_state_of_single_rows(
                 start=None if start is None else start + 15 * turn,
             )
             monkeypatch.setattr(page_module, "can_run", lambda rows: False)
-            single = through(runner, rows, stored)
+            single = through(plain, rows, stored)
             monkeypatch.setattr(page_module, "can_run", lambda rows: True)
-            bulk = through(runner, rows, stored)
-            assert bulk[0] == single[0]
-            assert in_bytes(bulk[1]) == in_bytes(single[1])
+            whole = through(runner, rows, stored)
+            assert whole[0] == single[0]
+            assert in_bytes(whole[1]) == in_bytes(single[1])
             stored = single[1]

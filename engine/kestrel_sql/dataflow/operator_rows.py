@@ -1,0 +1,306 @@
+"""Rows of relations in the form that operators take, and the outputs of operators as rows again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.dataflow.keys import EncodedKey
+from kestrel_sql.dataflow.relation import Relation
+from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, Part, Rows
+from kestrel_sql.operators.late_rows import Late, take
+from kestrel_sql.operators.operator import (
+    Key,
+    KeyBytes,
+    PacksState,
+    Ref,
+    Results,
+    Row,
+    RowError,
+    Scope,
+    State,
+    Window,
+)
+from kestrel_sql.operators.state_codec import bucket_rows
+from kestrel_sql.types.schema import Column
+
+_NOTHING = -1
+"""The place of a missing row."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OperatorRows:
+    """The rows of a batch as an operator takes them.
+
+    Attributes:
+        stateful: the operator.
+        inputs: the rows of each input; None for an input without rows.
+        sides: the input of each row, in the order in which the operator takes them.
+        at: its index among the rows of its input.
+        enters: of the changes of a table, which put a row into its new group; None if all do.
+        leaves: which take a row from its old group; None if all do.
+        windows: the windows of the keys; None if no key has one.
+    """
+
+    stateful: Stateful
+    inputs: Sequence[Rows | None]
+    sides: Sequence[int]
+    at: Indices
+    enters: Sequence[bool] | None = None
+    leaves: Sequence[bool] | None = None
+    windows: Sequence[Window | None] | None = None
+    times: Sequence[int] = field(init=False)
+    present: Sequence[bool] = field(init=False)
+    _keys: Sequence[Key | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = self._in_order(lambda rows, _: rows.times.values())
+        self.present = _both(self._in_order(lambda rows, _: _present(rows.value, rows)), self.enters)
+        inputs = self.stateful.inputs
+        self._keys = self._in_order(lambda rows, side: keys_of(rows.key, inputs[side]))
+        if self.enters is not None:
+            self._keys = [key if enters else None for key, enters in zip(self._keys, self.enters, strict=True)]
+
+    @property
+    def has_old(self) -> Sequence[bool]:
+        """Which rows have the version that they replace."""
+        found: Sequence[bool] = self._in_order(lambda rows, _: _present(rows.old, rows))
+        return _both(found, self.leaves)
+
+    def keys(self, *key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the keys, with one function for all inputs or one for each; None for a null key."""
+        if len(key_bytes) == 1:
+            return _names(self._keys, key_bytes[0])
+        names = zip(*(_names(self._of_side(side), write) for side, write in enumerate(key_bytes)), strict=True)
+        return [own[side] for side, own in zip(self.sides, names, strict=True)]
+
+    def _of_side(self, side: int) -> list[Key | None]:
+        """The keys, without those of other inputs."""
+        return [key if own == side else None for own, key in zip(self.sides, self._keys, strict=True)]
+
+    def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the further columns of the rows; None where one is NULL or missing."""
+        found: list[bytes | None] = self._in_order(lambda rows, _: _names(_extras(rows), key_bytes))
+        return found
+
+    def values_at(self, at: Sequence[int]) -> list[list[Any]]:
+        """Return the values of some rows, which all have one, as a state stores them."""
+        return self._listed(at, lambda rows: rows.value)
+
+    def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
+        """Return the keys of some rows, which all have one, as a state stores them."""
+        return self._listed(at, lambda rows: rows.key)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows one by one."""
+        inputs, size, nothing = self.stateful.inputs, len(self.at), [None] * len(self.at)
+        columns = zip(
+            self.sides,
+            self._keys,
+            self._in_order(lambda rows, _: rows.value.rows()),
+            self.times,
+            self._in_order(lambda rows, _: [None] * rows.size if rows.old is None else rows.old.rows()),
+            self._in_order(
+                lambda rows, side: [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, inputs[side])
+            ),
+            self.windows or nothing,
+            self._in_order(lambda rows, _: _extras(rows)),
+            self.enters or [True] * size,
+            self.leaves or [True] * size,
+            strict=True,
+        )
+        for side, key, value, time, old, old_key, window, extra, enters, leaves in columns:
+            yield Row(
+                side,
+                key,
+                value if enters else None,
+                time,
+                old if leaves else None,
+                old_key if leaves else None,
+                window,
+                extra,
+            )
+
+    def outputs(self, results: Results) -> tuple[Part, Part, Part | None]:
+        """Return the keys of outputs, their values, and the versions that they replace, if the relation has those."""
+        size, old = len(results.causes), None
+        if self.stateful.output.has_old:
+            old = self._version(results.old, size)
+            if results.old_time is not None:
+                old = old.with_cells(results.old_time, Listed(results.times))
+        return self._key(results), self._version(results.values, size), old
+
+    def _in_order(self, of: Callable[[Rows, int], Sequence[Any]]) -> Any:
+        """What each row has, in order, of what the rows of each input have; `of` also takes the number of the input."""
+        found = [() if rows is None else of(rows, side) for side, rows in enumerate(self.inputs)]
+        if len(found) == 1:
+            return found[0] if isinstance(self.at, range) else [found[0][at] for at in self.at]
+        return [found[side][at] for side, at in zip(self.sides, self.at, strict=True)]
+
+    def _listed(self, at: Sequence[int], part: Callable[[Rows], Part]) -> list[list[Any]]:
+        found: list[list[Any]] = [[]] * len(at)
+        for side, rows in enumerate(self.inputs):
+            own = [place for place, each in enumerate(at) if self.sides[each] == side]
+            if rows is None or not own:
+                continue
+            for place, row in zip(own, part(rows).take([self.at[at[each]] for each in own]).rows(), strict=True):
+                found[place] = [*(row or ())]
+        return found
+
+    def _key(self, results: Results) -> Part:
+        """The keys of outputs."""
+        columns = self.stateful.output.schema.key
+        kinds = [column.type for column in columns]
+        refs: Sequence[Ref] = results.keys or results.causes
+        # A foreign-key join has keys of the left table only.
+        given = [
+            (side, rows)
+            for side, (rows, relation) in enumerate(zip(self.inputs, self.stateful.inputs, strict=True))
+            if rows is not None and [column.type for column in relation.schema.key] == kinds
+        ]
+        starts, size = [0] * len(self.inputs), 0
+        for side, rows in given:
+            starts[side] = size
+            size += rows.size
+        at = self.at
+        if len(given) > 1:
+            at = [starts[side] + each for side, each in zip(self.sides, at, strict=True)]
+        places, more = _places(refs, at, size, size)
+        cells = _picked([rows.key.cells for _, rows in given], more, places, columns)
+        present: list[bool] | None = None
+        if None in refs or None in self._keys:
+            present = [self._keys[ref] is not None if isinstance(ref, int) else ref is not None for ref in refs]
+        return Part(cells, len(refs), present)
+
+    def _version(self, values: Mapping[int | None, Sequence[Any]], size: int) -> Part:
+        """A version of the values of outputs."""
+        columns = self.stateful.output.schema.value
+        cells: list[Cells] = []
+        taken = []
+        for side in self.stateful.operator.parts:
+            if side is None:
+                return Part.of(values[None], len(columns))
+            found, places = self._side(values[side], side, columns[len(cells) :])
+            taken.append(places)
+            cells += found
+        cells += [Listed([None] * size)] * (len(columns) - len(cells))
+        return Part(cells, size, _there(taken))
+
+    def _side(self, refs: Sequence[Ref], side: int, columns: Sequence[Column]) -> tuple[list[Cells], list[int]]:
+        """The columns of an input in outputs, and where they are from."""
+        rows, own = self.inputs[side], self.stateful.inputs[side].schema.value
+        versions = [] if rows is None else [each for each in (rows.value, rows.old) if each is not None]
+        size = 0 if rows is None else rows.size
+        places, more = _places(refs, self.at, size, size * len(versions))
+        results = columns[: len(own)]
+        sources = [
+            [_as(cells, column, result) for cells, column, result in zip(version.cells, own, results, strict=True)]
+            for version in versions
+        ]
+        return [*_picked(sources, more, places, results)], places
+
+
+def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Chosen, list[Sequence[Any]]]:
+    """Where rows are, and the rows of the state among them.
+
+    Args:
+        refs: the rows.
+        at: the place of each row of the batch.
+        size: the number of these, behind which are those that they replace.
+        before: the number of both, behind which are rows of the state.
+    """
+    more: list[Sequence[Any]] = []
+    places, known = Chosen(()), dict[int, int]()
+    add = places.append
+    for ref in refs:
+        if isinstance(ref, int):
+            add(at[ref] if ref >= 0 else size + at[~ref])
+        elif ref is None:
+            add(_NOTHING)
+        else:
+            place = known.get(id(ref))
+            if place is None:
+                place = known[id(ref)] = before + len(more)
+                more.append(ref)
+            add(place)
+    return places, more
+
+
+def _picked(
+    sources: Sequence[Columns], more: Sequence[Sequence[Any]], places: Indices, columns: Sequence[Column]
+) -> Columns:
+    """The columns of rows of `sources`, one after the other, and `more`; rows without columns have none."""
+    if not columns:
+        return []
+    first = sources[0][0] if sources else Listed([])
+    return first.pick(sources, more, places, columns)
+
+
+def _as(cells: Cells, column: Column, result: Column) -> Cells:
+    """The values of a column as those of a result, in which they may have another form."""
+    return cells if column.type == result.type else Listed(cells.values())
+
+
+def _there(places: Sequence[Sequence[int]]) -> list[bool] | None:
+    """Which outputs have a part of a version; None if all have."""
+    if any(_NOTHING not in each for each in places):
+        return None
+    return [any(place != _NOTHING for place in each) for each in zip(*places, strict=True)]
+
+
+def _present(part: Part | None, rows: Rows) -> Sequence[bool]:
+    if part is None:
+        return [False] * rows.size
+    return [True] * rows.size if part.present is None else part.present
+
+
+def _both(there: Sequence[bool], wanted: Sequence[bool] | None) -> Sequence[bool]:
+    return there if wanted is None else [own and each for own, each in zip(there, wanted, strict=True)]
+
+
+def keys_of(part: Part, relation: Relation) -> list[Key | None]:
+    """Return the keys of rows; one whose only column is NULL is None."""
+    keys = part.rows()
+    return [None if key is None or key[0] is None else key for key in keys] if len(relation.schema.key) == 1 else keys
+
+
+def _extras(rows: Rows) -> Sequence[Key | None]:
+    if rows.extra is None:
+        return [None] * rows.size
+    return [None if row is None or None in row else row for row in rows.extra.rows()]
+
+
+def _names(keys: Sequence[Key | None], key_bytes: KeyBytes) -> list[bytes | None]:
+    if isinstance(key_bytes, EncodedKey):
+        return key_bytes.many(keys)
+    return [None if key is None else key_bytes(key) for key in keys]
+
+
+def finish(stateful: Stateful, state: State) -> Late | None:
+    """Bring the state of an operator into the form in which it is stored, and return what it noted of late rows."""
+    late = take(state)
+    if isinstance(stateful.operator, PacksState):
+        stateful.operator.pack(state)
+    if stateful.operator.scope is not Scope.TASK:
+        # Operators over time keep rows in an order, and need them all.
+        bucket_rows(state)
+    return late
+
+
+def positions_of(causes: Sequence[int]) -> list[int]:
+    """Return the position of each output among those of its cause."""
+    found, last, position = [], None, 0
+    for cause in causes:
+        position = position + 1 if cause == last else 0
+        found.append(position)
+        last = cause
+    return found
+
+
+def failure(error: Exception) -> tuple[int, Exception]:
+    """Return the row on which an operator failed, and why."""
+    if isinstance(error, RowError) and isinstance(error.__cause__, Exception):
+        return error.at, error.__cause__
+    return 0, error
