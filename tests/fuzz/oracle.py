@@ -35,6 +35,9 @@ MOST_JOBS = 3_000
 
 UNREAD = "ksqlDB's engine does not tell what it wrote"
 
+_NO_MEMORY = "Java heap space"
+"""The reason where a result is too large for the memory that it has here."""
+
 _BOUND_BYTES = 8
 
 ANSWER_WITHIN_S = 300.0
@@ -80,7 +83,7 @@ class Oracle:
         reason = _reason(answer)
         if answer.get("stage") == "statements":
             return model.Rejected(reason, statement_index=answer.get("statement"))
-        if answer.get("stage") == "output":
+        if answer.get("stage") == "output" or reason == _NO_MEMORY:
             return model.Crashed(f"{UNREAD}: {reason}")
         return model.Failed(reason) if answer.get("stage") == "records" else model.Crashed(f"{answer}")
 

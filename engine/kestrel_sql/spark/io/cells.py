@@ -13,7 +13,7 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Part, Rows, Schema
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.spark.envelope import parts_of, struct_column
-from kestrel_sql.spark.io.columns import to_array, to_list, values_at
+from kestrel_sql.spark.io.columns import taken, to_array, to_list
 from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -36,7 +36,7 @@ class Arrow:
     def array(self) -> pa.Array:
         """The values."""
         if self.at is not None:
-            self.whole, self.at = _values_at(self.whole, numbers_of(self.at)), None
+            self.whole, self.at = _form_of(self.at).of(self.whole), None
         return self.whole
 
     def values(self) -> Column:
@@ -73,17 +73,39 @@ def _as_arrow(cells: Cells, column: SchemaColumn) -> Arrow:
     return cells if isinstance(cells, Arrow) else Arrow(to_array(cells.values(), column))
 
 
-def _values_at(array: pa.Array, at: Numbers) -> pa.Array:
-    """The values at these indices; NULL at -1."""
-    if len(at) and at.min() < 0:
-        return array.take(pa.array(at, mask=at < 0))
-    return values_at(array, at)
+class _Form:
+    """Indices as Arrow takes them, made once for all columns."""
+
+    __slots__ = ("_indices", "_start", "numbers")
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers, self._start, self._indices = numbers, 0, None
+        if len(numbers) and (numbers[0] < 0 or not (np.diff(numbers) == 1).all()):
+            missing = numbers < 0
+            self._indices = pa.array(numbers, mask=missing if missing.any() else None)
+        elif len(numbers):
+            self._start = int(numbers[0])
+
+    def of(self, array: pa.Array) -> pa.Array:
+        """Return the values at the indices, without a copy if those are consecutive; NULL at -1."""
+        if self._indices is None:
+            return array.slice(self._start, len(self.numbers))
+        return taken(array, self._indices)
+
+
+def _form_of(at: Indices) -> _Form:
+    if not isinstance(at, Chosen):
+        return _Form(np.asarray(at, dtype=np.int64))
+    if at.form is None:
+        at.form = _Form(np.asarray(at, dtype=np.int64))
+    found: _Form = at.form
+    return found
 
 
 def _chosen(numbers: Numbers) -> Chosen:
     """Indices as those of a carrier, whose list nobody needs."""
     found = Chosen(())
-    found.form = numbers
+    found.form = _Form(numbers)
     return found
 
 
@@ -91,12 +113,7 @@ def numbers_of(at: Indices) -> Numbers:
     """Return indices as an array."""
     if isinstance(at, range):
         return np.arange(at.start, at.stop, dtype=np.int64)
-    if not isinstance(at, Chosen):
-        return np.asarray(at, dtype=np.int64)
-    if at.form is None:
-        at.form = np.asarray(at, dtype=np.int64)
-    found: Numbers = at.form
-    return found
+    return _form_of(at).numbers
 
 
 def _part_at(structs: pa.StructArray, at: Indices) -> Part:

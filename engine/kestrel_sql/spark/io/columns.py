@@ -173,7 +173,7 @@ def rows_at(rows: pa.RecordBatch, indices: npt.NDArray[np.int64]) -> pa.RecordBa
     if _is_slice(indices):
         return rows.slice(int(indices[0]) if len(indices) else 0, len(indices))
     at = pa.array(indices)
-    return pa.RecordBatch.from_arrays([_taken(column, at) for column in rows.columns], schema=rows.schema)
+    return pa.RecordBatch.from_arrays([taken(column, at) for column in rows.columns], schema=rows.schema)
 
 
 def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -187,7 +187,7 @@ def values_at(array: pa.Array, indices: npt.NDArray[np.int64]) -> pa.Array:
     """The values at these indices, without a copy if those are consecutive."""
     if _is_slice(indices):
         return array.slice(int(indices[0]) if len(indices) else 0, len(indices))
-    return _taken(array, pa.array(indices))
+    return taken(array, pa.array(indices))
 
 
 def _is_slice(indices: npt.NDArray[np.int64]) -> bool:
@@ -195,8 +195,8 @@ def _is_slice(indices: npt.NDArray[np.int64]) -> bool:
     return bool((np.diff(indices) == 1).all())
 
 
-def _taken(array: pa.Array, at: pa.Array) -> pa.Array:
-    """What `take` returns, sooner where there are only NULLs or empty lists, as in most headers and logs."""
+def taken(array: pa.Array, at: pa.Array) -> pa.Array:
+    """Return what `take` does, sooner where there are only NULLs or empty lists, as in most headers and logs."""
     kind = array.type
     if array.null_count == len(array):
         return pa.nulls(len(at), kind)
