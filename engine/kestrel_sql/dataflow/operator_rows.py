@@ -14,7 +14,6 @@ from kestrel_sql.operators.late_rows import Late, take
 from kestrel_sql.operators.operator import (
     Key,
     KeyBytes,
-    PacksState,
     Ref,
     Results,
     Row,
@@ -23,6 +22,7 @@ from kestrel_sql.operators.operator import (
     State,
     Window,
 )
+from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.types.schema import Column
 
@@ -52,16 +52,20 @@ class OperatorRows:
     leaves: Sequence[bool] | None = None
     windows: Sequence[Window | None] | None = None
     times: Sequence[int] = field(init=False)
-    present: Sequence[bool] = field(init=False)
     _keys: Sequence[Key | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self.times = self._in_order(lambda rows, _: rows.times.values())
-        self.present = _both(self._in_order(lambda rows, _: _present(rows.value, rows)), self.enters)
         inputs = self.stateful.inputs
         self._keys = self._in_order(lambda rows, side: keys_of(rows.key, inputs[side]))
         if self.enters is not None:
             self._keys = [key if enters else None for key, enters in zip(self._keys, self.enters, strict=True)]
+
+    @property
+    def present(self) -> Sequence[bool]:
+        """Which rows have a value."""
+        found: Sequence[bool] = self._in_order(lambda rows, _: _present(rows.value, rows))
+        return _both(found, self.enters)
 
     @property
     def has_old(self) -> Sequence[bool]:
@@ -152,6 +156,9 @@ class OperatorRows:
     def _key(self, results: Results) -> Part:
         """The keys of outputs."""
         columns = self.stateful.output.schema.key
+        if isinstance(self.stateful.operator, RowOperator):
+            keys: list[Any] = results.keys
+            return Part.of(keys, len(columns))
         kinds = [column.type for column in columns]
         refs: Sequence[Ref] = results.keys or results.causes
         # A foreign-key join has keys of the left table only.
@@ -281,7 +288,7 @@ def _names(keys: Sequence[Key | None], key_bytes: KeyBytes) -> list[bytes | None
 def finish(stateful: Stateful, state: State) -> Late | None:
     """Bring the state of an operator into the form in which it is stored, and return what it noted of late rows."""
     late = take(state)
-    if isinstance(stateful.operator, PacksState):
+    if isinstance(stateful.operator, RowOperator):
         stateful.operator.pack(state)
     if stateful.operator.scope is not Scope.TASK:
         # Operators over time keep rows in an order, and need them all.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 Key = tuple[Any, ...]
 Value = tuple[Any, ...]
@@ -71,15 +71,6 @@ class Output:
     old: Value | None = None
 
 
-@runtime_checkable
-class PacksState(Protocol):
-    """An operator that brings its state into the form in which it is stored."""
-
-    def pack(self, state: State) -> None:
-        """Change `state`, once for all rows of a batch."""
-        ...
-
-
 MOST_OUTPUTS = 1 << 15
 """An operator hands so many outputs on before it computes more: a row may give thousands."""
 
@@ -95,13 +86,16 @@ class Batch(Protocol):
         sides: the input that each row comes from; in a join 0 is left and 1 is right.
         times: their timestamps (ms).
         windows: the windows of their keys; None if the keys have none.
-        present: which rows have a value; the others are tombstones, or NULL rows of a stream.
     """
 
     sides: Sequence[int]
     times: Sequence[int]
     windows: Sequence[Window | None] | None
-    present: Sequence[bool]
+
+    @property
+    def present(self) -> Sequence[bool]:
+        """Which rows have a value; the others are tombstones, or NULL rows of a stream."""
+        ...
 
     @property
     def has_old(self) -> Sequence[bool]:

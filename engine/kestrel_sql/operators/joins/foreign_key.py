@@ -58,6 +58,7 @@ class _Tables:
 
     Attributes:
         rows: the rows of the batch.
+        present: which of them have a value.
         foreign: the foreign keys of left rows, serialised.
         inner: whether the join is INNER.
         lefts: the rows of the left table by key.
@@ -67,6 +68,7 @@ class _Tables:
     """
 
     rows: Batch
+    present: Sequence[bool]
     foreign: Sequence[bytes | None]
     inner: bool
     lefts: KeyedRows
@@ -88,11 +90,13 @@ class _Tables:
         ]
         lefts, rights = (KeyedRows(state, SIDES[side], of_side[side], made=False) for side in (_LEFT, _RIGHT))
         inner = join.join_type is JoinType.INNER
-        return cls(rows, rows.extras(join.foreign_key_bytes), inner, lefts, rights, state.get("subscribers", {}))
+        return cls(
+            rows, rows.present, rows.extras(join.foreign_key_bytes), inner, lefts, rights, state.get("subscribers", {})
+        )
 
     def change_left(self, at: int, key: bytes) -> None:
         """Store a left row and its subscription to the right row, and emit its new result."""
-        new, foreign = (at, self.foreign[at]) if self.rows.present[at] else (None, None)
+        new, foreign = (at, self.foreign[at]) if self.present[at] else (None, None)
         home = self.lefts.homes[at]
         old: list[Any] | None = home.pop(key, None)
         self._subscribe(key, None if old is None else old[FOREIGN], foreign)
@@ -115,7 +119,7 @@ class _Tables:
         home = self.rights.homes[at]
         old: list[Any] | None = home.pop(key, None)
         new: list[Any] | None = None
-        if self.rows.present[at]:
+        if self.present[at]:
             new = [at, self.rows.times[at]]
             home[key] = new
         for name in sorted(self.subscribers.get(key, ())):
