@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kestrel_sql.operators.state_codec import MANY_ROWS
+from kestrel_sql.operators.state_codec import BUCKETED_FROM
 from tests.bench.tables import write_table
 
 POINTS = Path(os.environ.get("POINTS") or Path(__file__).with_name("scale_points.json"))
@@ -62,7 +62,7 @@ class Point:
         moved = self.keys * touched / pages
         # Of a large page a batch decodes and encodes the buckets that it touches, of a small one all keys.
         buckets = self.keys / _ROWS_A_BUCKET
-        decoded = moved if self.keys < pages * MANY_ROWS else self.keys * (1 - math.exp(-self.records / buckets))
+        decoded = moved if self.keys < pages * BUCKETED_FROM else self.keys * (1 - math.exp(-self.records / buckets))
         # The driver plans a batch on one core; tasks share the others.
         share = self.queries / min(cores, self.queries * self.tasks)
         return (1.0, self.queries, share * touched, share * self.records, share * decoded, share * moved)

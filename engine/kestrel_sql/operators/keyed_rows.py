@@ -8,7 +8,7 @@ from typing import Any
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import homes_of
 
-Values = Callable[[Sequence[int]], Sequence[list[Any]]]
+ValuesAt = Callable[[Sequence[int]], Sequence[list[Any]]]
 """Returns the values, or the keys, of rows of a batch."""
 
 
@@ -30,7 +30,7 @@ class KeyedRows:
         self.rows: MutableMapping[bytes, Any] = state.setdefault(name, {}) if made else state.get(name, {})
         self.homes, self._keys = homes_of(self.rows, keys), keys
 
-    def settle(self, values: Values, place: int | None = None) -> None:
+    def settle(self, values: ValuesAt, place: int | None = None) -> None:
         """Replace the indices of rows of the batch by values; `place` is that of the index in a stored row."""
         homes = dict(zip(self._keys, self.homes, strict=True))
         if place is None:

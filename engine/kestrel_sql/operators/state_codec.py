@@ -24,7 +24,7 @@ _STAMP = struct.Struct(">Bq")
 STAMP_SIZE = _STAMP.size
 """The bytes before the state that follows the number of its batch."""
 
-MANY_ROWS = 512
+BUCKETED_FROM = 512
 """From this number on the rows of a state are kept in buckets."""
 
 _ROWS_A_BUCKET = 8
@@ -118,7 +118,7 @@ def homes_of(rows: MutableMapping[bytes, Any], keys: Sequence[bytes | None]) -> 
 def bucket_rows(state: State) -> None:
     """Put the rows of a state by key into buckets where they are many, and into more buckets where they have grown."""
     for name, rows in state.items():
-        if rows.is_full if isinstance(rows, BucketedRows) else isinstance(rows, dict) and len(rows) >= MANY_ROWS:
+        if rows.is_full if isinstance(rows, BucketedRows) else isinstance(rows, dict) and len(rows) >= BUCKETED_FROM:
             state[name] = BucketedRows.of(rows)
 
 

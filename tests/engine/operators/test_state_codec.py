@@ -7,7 +7,7 @@ import pytest
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.state_codec import (
-    MANY_ROWS,
+    BUCKETED_FROM,
     BucketedRows,
     bucket_rows,
     dump_state,
@@ -79,13 +79,13 @@ def rows_of(count: int) -> dict[bytes, list[int]]:
 
 
 def test_many_rows_come_back_from_their_buckets() -> None:
-    state = {"groups": rows_of(MANY_ROWS), "few": rows_of(MANY_ROWS - 1), "number": 7}
+    state = {"groups": rows_of(BUCKETED_FROM), "few": rows_of(BUCKETED_FROM - 1), "number": 7}
     bucket_rows(state)
     assert isinstance(state["groups"], BucketedRows)
     assert isinstance(state["few"], dict)
     loaded = load_state(dump_state(state))
-    assert len(loaded["groups"]) == MANY_ROWS
-    assert loaded == {"groups": rows_of(MANY_ROWS), "few": rows_of(MANY_ROWS - 1), "number": 7}
+    assert len(loaded["groups"]) == BUCKETED_FROM
+    assert loaded == {"groups": rows_of(BUCKETED_FROM), "few": rows_of(BUCKETED_FROM - 1), "number": 7}
 
 
 def test_rows_in_buckets_are_read_replaced_added_and_removed() -> None:

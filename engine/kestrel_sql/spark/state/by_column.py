@@ -44,7 +44,7 @@ from kestrel_sql.spark.state.key_names import KeyNames
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.sql_types import Primitive
 
-MAX_OUTPUTS = 1 << 18
+OUTPUTS_IN_MEMORY = 1 << 18
 """Roughly the most outputs in memory at once.
 
 A row gives one for each window that it falls in, which may be thousands.
@@ -250,7 +250,7 @@ class ColumnWindows(ColumnAggregate):
     def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
         chosen = self._in_order(rows)
-        most = max(1, MAX_OUTPUTS * self._windows.advance_ms // self._windows.size_ms)
+        most = max(1, OUTPUTS_IN_MEMORY * self._windows.advance_ms // self._windows.size_ms)
         for start in range(0, chosen.num_rows, most):
             yield from self._run_some(chosen.slice(start, most), task, state)
 

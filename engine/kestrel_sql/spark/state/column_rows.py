@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.number_columns import Flags, Numbers
-from kestrel_sql.operators.operator import Output
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Output
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
 from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order, small
 
@@ -18,13 +18,10 @@ MIN_ROWS = 64
 """From this many rows of a relation on, whole columns are cheaper than single rows."""
 
 MANY_ROWS = 256
-"""From this many rows on, joins and stores of tables and EMIT FINAL are cheaper over columns."""
+"""From this many rows on, sessions, aggregates of tables and EMIT FINAL are cheaper over columns."""
 
 FAR_MS = 1 << 60
 """Timestamps and spans of time beyond this could overflow when they are added."""
-
-MAX_OUTPUTS = 1 << 15
-"""The most outputs in one blob."""
 
 
 def can_run(rows: pa.RecordBatch) -> bool:
@@ -76,8 +73,8 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
     }
     arrays = [columns[field.name] if field.name in columns else pa.nulls(size, field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    for start in range(0, size, MAX_OUTPUTS):
-        yield batch.slice(start, MAX_OUTPUTS)
+    for start in range(0, size, MOST_OUTPUTS):
+        yield batch.slice(start, MOST_OUTPUTS)
 
 
 def output_structs(outputs: Sequence[Output], relation: Relation, schema: pa.Schema) -> pa.StructArray:

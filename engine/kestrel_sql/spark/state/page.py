@@ -19,7 +19,7 @@ from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY
 from kestrel_sql.spark.io.cells import relation_rows, relation_structs
 from kestrel_sql.spark.io.columns import ordinal_order, rows_at, to_list
 from kestrel_sql.spark.state.column_operators import column_operators
-from kestrel_sql.spark.state.column_rows import MIN_ROWS, Made, can_run, enveloped, positions_of
+from kestrel_sql.spark.state.column_rows import Made, can_run, enveloped, positions_of
 from kestrel_sql.spark.state.level import Level
 
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
@@ -75,7 +75,7 @@ class PageRunner:
         self, stateful: Stateful, given: pa.RecordBatch, task: int, state: State
     ) -> Iterator[pa.RecordBatch]:
         by_column = self._by_column.get(stateful.output.number)
-        if by_column is not None and given.num_rows >= MIN_ROWS and can_run(given) and by_column.accepts(given):
+        if by_column is not None and can_run(given) and by_column.accepts(given):
             yield from by_column.run(given, task, state)
             late = finish(stateful, state)
             if late is not None:

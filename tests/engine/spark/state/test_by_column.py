@@ -183,9 +183,8 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
     assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
         batches, most = some_batches(level, seed)
-        monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", most)
-        monkeypatch.setattr(page_module, "MIN_ROWS", 1)
-        monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
+        monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", most)
+        monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
         monkeypatch.setattr(bulk_module, "MANY_GROUPS", 4)
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
@@ -223,7 +222,6 @@ def test_late_rows_are_counted(
     window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of("one", end, f"WINDOW {window}")
-    monkeypatch.setattr(page_module, "MIN_ROWS", 1)
     monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
     monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
     monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
@@ -245,7 +243,7 @@ def test_late_rows_are_counted(
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
     rows = some_rows(level, random.Random(1), 300, 5)
-    monkeypatch.setattr(bulk_module, "MAX_OUTPUTS", 1440 * 20)
+    monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", 1440 * 20)
     sizes = []
     results = bulk_module.ColumnWindows._results
 

@@ -241,8 +241,7 @@ def in_bytes(state: bytes) -> bytes:
 def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_module, "MIN_ROWS", 1)
-    monkeypatch.setattr(codec_module, "MANY_ROWS", 4)
+    monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
     monkeypatch.setattr(aggregate_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)

@@ -110,7 +110,7 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
 def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(
     shape: str, in_columns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_codec, "MANY_ROWS", 1)
+    monkeypatch.setattr(state_codec, "BUCKETED_FROM", 1)
     made, rows = pipeline(shape), rows_of(shape, 60, keys=9, apart=500)
     fabricate(tmp_path / "old", made, rows, pages=4, partitions=2, in_columns=in_columns)
     fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
