@@ -34,6 +34,7 @@ class Service:
         monkeypatch.setattr(BrokerQueries, "_run", self._run)
         monkeypatch.setattr(Adoption, "_committed", lambda *_: self.committed)
         monkeypatch.setattr(Adoption, "_check_idle", lambda *_: self._check_idle())
+        monkeypatch.setattr(Adoption, "_with_state", _cannot)
         monkeypatch.setattr(supervision, "check_start", lambda *_, **__: None)
         monkeypatch.setattr(supervision, "_LOOK_S", -1)
 
@@ -87,6 +88,10 @@ class Service:
     def _run(self, known: Any, prepared: Prepared) -> None:
         known.running = SimpleNamespace(execution=None, was_begun=False)
         self.started.append(dict(prepared.stored.start))
+
+
+def _cannot(*_: object) -> Prepared:
+    raise QueryError("it has a store of another kind")
 
 
 def look_later(queries: BrokerQueries) -> None:
@@ -169,7 +174,7 @@ def test_a_query_with_state_begins_anew_only_if_asked_to(monkeypatch: pytest.Mon
     queries.note_done("command topic", list(queries.session.queries))
     queries.follow()
     assert queries.progress()[QUERY][3] == (
-        f"{QUERY} has state, which is not taken over, and ksqlDB had read a-0 to 70"
+        f"{QUERY} cannot be taken over: it has a store of another kind; and ksqlDB had read a-0 to 70"
     )
     # One that had read nothing repeats nothing.
     service.committed = {("a", 0): 0}
@@ -200,7 +205,7 @@ def test_history_is_gone_where_ksqldb_read_a_topic_that_begins_later(
     low: int, committed: dict[tuple[str, int], int], is_lost: bool
 ) -> None:
     try:
-        check_history("q", {("a", 0): low}, committed)
+        check_history("q", {("a", 0): low}, committed, QueryError("it has no store"))
     except QueryError:
         assert is_lost
     else:

@@ -98,11 +98,11 @@ def _copied(
             remove_folder(copies)
         raise
     if found and isinstance(copies, Path):
-        _sync(copies)
+        sync(copies)
     return found
 
 
-def _sync(folder: Path) -> None:
+def sync(folder: Path) -> None:
     """Force all files of a folder to the disk, before one write makes them count."""
     for entry in [folder.parent, folder, *folder.rglob("*")]:
         descriptor = os.open(entry, os.O_RDONLY)

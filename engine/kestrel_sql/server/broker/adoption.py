@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.registry import Registry
@@ -15,9 +14,13 @@ from kestrel_sql.importer.report import Report, commands_report
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.offsets import BrokerOffsets, committed_offsets
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.prepare_query import Prepared
+from kestrel_sql.kafka.run.taken_state import Place, begin_with
+from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
+from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed
+from kestrel_sql.kafka.takeover.take_over import Taken, has_final_windows
 from kestrel_sql.server.broker.command_topic import Command
 
 _TIMEOUT_S = 20.0
@@ -38,8 +41,12 @@ def check_adoption(commands: Sequence[Command], functions: Registry) -> None:
         )
 
 
-def check_history(query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int]) -> None:
-    """Check that a query with state can read again what ksqlDB had read; `first` are the low watermarks.
+def check_history(
+    query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError
+) -> None:
+    """Check that a query with state can read again what ksqlDB had read.
+
+    `first` are the low watermarks, `why` says why its state is not taken over.
 
     Raises:
         QueryError: records that count in the state are gone.
@@ -51,13 +58,16 @@ def check_history(query_id: str, first: Mapping[Position, int], committed: Mappi
     ]
     if lost:
         raise QueryError(
-            f"{query_id} cannot be taken over, because its state counts records that are gone: {'; '.join(lost)}",
-            hint="drop it in ksqlDB and create it here, where it begins with the records that are left",
+            f"{query_id} cannot be taken over: {why.message}; and records that its state counts are gone: "
+            f"{'; '.join(lost)}",
+            hint=why.hint or "drop it in ksqlDB and create it here, where it begins with the records that are left",
         )
 
 
-def check_rebuild(query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int]) -> None:
-    """Check that a query with state, which begins again, repeats nothing; `first` are the low watermarks.
+def check_rebuild(
+    query_id: str, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError
+) -> None:
+    """Check that a query with state, which begins again, repeats nothing; the arguments are as in `check_history`.
 
     Raises:
         QueryError: ksqlDB had read records.
@@ -69,7 +79,7 @@ def check_rebuild(query_id: str, first: Mapping[Position, int], committed: Mappi
     ]
     if read:
         raise QueryError(
-            f"{query_id} has state, which is not taken over, and ksqlDB had read {', '.join(read)}",
+            f"{query_id} cannot be taken over: {why.message}; and ksqlDB had read {', '.join(read)}",
             hint="--rebuild starts it with empty state over all records, and its results are written again",
         )
 
@@ -82,7 +92,8 @@ class StillRunsError(Exception):
 class Adoption:
     """Where the queries of a ksqlDB service begin; `say` tells a user.
 
-    `rebuilds` says that queries with state may begin anew, and write again what ksqlDB has written.
+    `rebuilds` says that queries whose state cannot be taken over may begin anew, and write again what ksqlDB has
+    written.
     """
 
     config: KafkaConfig
@@ -90,30 +101,67 @@ class Adoption:
     say: Callable[[str], None]
     rebuilds: bool = False
 
-    def begun(self, prepared: Prepared, offsets: BrokerOffsets, sink: str | None) -> Prepared:
-        """Return a query that goes on from ksqlDB's offsets if it has no state, else begins anew.
+    def begun(self, prepared: Prepared, offsets: BrokerOffsets, sink: str | None, place: Place) -> Prepared:
+        """Return a query that goes on from ksqlDB's offsets and state, or begins anew; `place` is where state goes.
 
         Raises:
             StillRunsError: the group of the query has members, or a transaction is open in the topic `sink`.
-            QueryError: a query with state has lost records that ksqlDB had read, or may not begin anew, or the broker
-                refuses.
+            QueryError: the state of a query cannot be taken over, and it may not begin anew or has lost records that
+                ksqlDB had read, or the broker refuses.
         """
         stored = prepared.stored
         group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
         self._check_idle(group, stored.id)
         if sink is not None:
-            _check_closed(sink, stored.id, offsets)
+            _check_closed([sink], stored.id, offsets)
         committed = self._committed(group, list(stored.start))
-        if prepared.pipeline.graph.levels:
-            first = offsets.first(stored.start)
-            check_history(stored.id, first, committed)
-            if not self.rebuilds:
-                check_rebuild(stored.id, first, committed)
-            self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
+        if not prepared.pipeline.graph.levels:
+            if committed:
+                self.say(f"{stored.id} goes on from the offsets that ksqlDB committed")
+            return replace(prepared, stored=replace(stored, start={**stored.start, **committed}))
+        first = offsets.first(stored.start)
+        if not any(committed.values()):
             return replace(prepared, stored=replace(stored, start=first))
-        if committed:
-            self.say(f"{stored.id} goes on from the offsets that ksqlDB committed")
-        return replace(prepared, stored=replace(stored, start={**stored.start, **committed}))
+        try:
+            return self._with_state(prepared, offsets, group, place)
+        except QueryError as error:
+            return self._anew(prepared, first, committed, error)
+
+    def _with_state(self, prepared: Prepared, offsets: BrokerOffsets, group: str, place: Place) -> Prepared:
+        """Take the state of a query over."""
+        query_id, pipeline = prepared.stored.id, prepared.pipeline
+        internal = internal_topics(offsets, group)
+        _check_closed({topic for topic, _ in internal}, query_id, offsets)
+        found = self._asked(
+            group,
+            lambda: committed_of(
+                self.config,
+                group,
+                [*prepared.stored.start, *(each for each in internal if not each[0].endswith(CHANGELOG))],
+                is_final=has_final_windows(pipeline.graph),
+            ),
+        )
+        left = read_left(self.config, group, found, internal)
+        read = {position: found[position].offset for position in prepared.stored.start if position in found}
+        stored = replace(prepared.stored, start={**prepared.stored.start, **read})
+        taken = begin_with(self.config, stored, pipeline, left, group, place)
+        self.say(f"{query_id} goes on with the state that ksqlDB left" + ("" if taken is None else _told(taken)))
+        if is_at_least_once(left, offsets.written(internal)):
+            ends = offsets.ends(read)
+            twice = sum(max(ends[position] - offset, 0) for position, offset in read.items())
+            self.say(f"{query_id} ran at least once: up to {twice} records after its last commit may count twice")
+        return replace(prepared, stored=stored)
+
+    def _anew(
+        self, prepared: Prepared, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError
+    ) -> Prepared:
+        """Let a query begin with empty state, if nothing is lost by it, and it may."""
+        stored = prepared.stored
+        check_history(stored.id, first, committed, why)
+        if not self.rebuilds:
+            check_rebuild(stored.id, first, committed, why)
+        self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
+        return replace(prepared, stored=replace(stored, start=first))
 
     def _check_idle(self, group: str, query_id: str) -> None:
         try:
@@ -128,25 +176,35 @@ class Adoption:
             )
 
     def _committed(self, group: str, positions: list[Position]) -> dict[Position, int]:
-        settings = self.config.client(group_id=group, enable_auto_commit=False)
+        found = self._asked(group, lambda: committed_of(self.config, group, positions))
+        return {position: each.offset for position, each in found.items()}
+
+    def _asked(self, group: str, ask: Callable[[], dict[Position, Committed]]) -> dict[Position, Committed]:
         try:
-            with closing(Consumer(settings)) as consumer:
-                found = committed_offsets(consumer, [TopicPartition(*position) for position in positions], _TIMEOUT_S)
+            return ask()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
                 raise StillRunsError(f"{group} waits until a transaction with its offsets ends") from error
             raise self._failed(group, error) from error
-        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def _failed(self, group: str, error: KafkaException) -> QueryError:
         reason = error.args[0]
         return broker_error(f"the offsets of the group {group} cannot be read: {reason.str()}", reason)
 
 
-def _check_closed(sink: str, query_id: str, offsets: BrokerOffsets) -> None:
-    """Check that no transaction of a killed ksqlDB is open in a sink; readers would wait for it."""
-    positions = [position for topic in offsets.topics([sink]).values() for position in topic.positions]
-    if offsets.ends(positions) != offsets.written(positions):
+def _told(taken: Taken) -> str:
+    """What was taken, for people."""
+    stores = ", ".join(f"{count} keys of {name}" for name, count in taken.keys.items())
+    flight = f", and {len(taken.records)} results of work in flight" if taken.records else ""
+    return f": {stores}{flight}"
+
+
+def _check_closed(topics: Collection[str], query_id: str, offsets: BrokerOffsets) -> None:
+    """Check that no transaction of a killed ksqlDB is open in topics; readers would wait for it."""
+    positions = [position for topic in offsets.topics(topics).values() for position in topic.positions]
+    ends, written = offsets.ends(positions), offsets.written(positions)
+    if ends != written:
+        topic = next(topic for (topic, _), end in written.items() if ends.get((topic, _)) != end)
         raise StillRunsError(
-            f"{query_id} waits until no transaction is open in the topic {sink}, and then starts by itself"
+            f"{query_id} waits until no transaction is open in the topic {topic}, and then starts by itself"
         )

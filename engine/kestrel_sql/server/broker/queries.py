@@ -29,6 +29,7 @@ from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.supervisor import Absences, Supervisor
+from kestrel_sql.kafka.run.taken_state import Place
 from kestrel_sql.kafka.run.topic_changes import changed
 from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
@@ -346,7 +347,8 @@ class BrokerQueries:
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
         if stored is None and query.id in self.manifest.adopting:
             sink = self.session.catalog.sources.get(query.plan.sink or "")
-            prepared = self.adoption.begun(prepared, self.offsets, None if sink is None else sink.topic)
+            place = Place(folder=self.folder.folder_of(prepared.stored), spark=self.spark, serde=self.session.serde())
+            prepared = self.adoption.begun(prepared, self.offsets, None if sink is None else sink.topic, place)
         stored = prepared.stored
         check_start(
             self.spark,

@@ -157,14 +157,19 @@ def _set_partitions(target: Path, query: StoredQuery, copy: StoredQuery, partiti
 
 def _write_level(query: StoredQuery, level: int, folder: Path, partitions: int, pages: int) -> int:
     moved = list(query.pages(level) if pages == query.metadata.pages else _repaged(query, level, pages))
-    moved.sort(key=lambda page: (page.task, page.page))
+    write_partitions(folder, query.batches, moved, partitions)
+    return len(moved)
+
+
+def write_partitions(folder: Path, version: int, pages: Iterable[StoredPage], partitions: int) -> None:
+    """Write the pages of a level into new partitions of Spark's store."""
+    ordered = sorted(pages, key=lambda page: (page.task, page.page))
     found: dict[int, list[StoredPage]] = defaultdict(list)
-    places = _pages_of([(page.task, page.page) for page in moved], _PLACE, partitions)
-    for partition, page in zip(places, moved, strict=True):
+    places = pages_of([(page.task, page.page) for page in ordered], _PLACE, partitions)
+    for partition, page in zip(places, ordered, strict=True):
         found[partition].append(page)
     for partition in range(partitions):
-        write_pages(folder / str(partition), query.batches, found[partition])
-    return len(moved)
+        write_pages(folder / str(partition), version, found[partition])
 
 
 def _repaged(query: StoredQuery, level: int, pages: int) -> Iterator[StoredPage]:
@@ -195,23 +200,28 @@ def _split(
     query: StoredQuery, step: StoredStep, page: StoredPage, own: State, pages: int
 ) -> Iterator[tuple[int, State]]:
     """Yield the parts of the state of a step in a page, by their new page."""
+    for name, rows in own.items():
+        if name != _NUMBER and not isinstance(rows, Mapping):
+            raise CheckpointError(f"the query {query.id} cannot be rescaled: its step {step.name} holds {name}")
+    if by_page(step, own, query.metadata.pages).keys() - {page.page}:
+        raise CheckpointError(
+            f"the query {query.id} cannot get another number of pages: page {page.page} of task {page.task} of its "
+            f"step {step.name} has keys of other pages",
+            hint="leave --pages out",
+        )
+    yield from by_page(step, own, pages).items()
+
+
+def by_page(step: StoredStep, own: State, pages: int) -> dict[int, State]:
+    """Return the parts of the state of a step that keeps rows by key, by the page of the key."""
     parts: dict[int, State] = defaultdict(dict)
     for name, rows in own.items():
         if name == _NUMBER:
             continue
-        if not isinstance(rows, Mapping):
-            raise CheckpointError(f"the query {query.id} cannot be rescaled: its step {step.name} holds {name}")
         columns, keys = _keys(step, name, list(rows))
-        if any(number != page.page for number in _pages_of(keys, columns, query.metadata.pages)):
-            raise CheckpointError(
-                f"the query {query.id} cannot get another number of pages: page {page.page} of task {page.task} of its "
-                f"step {step.name} has keys of other pages",
-                hint="leave --pages out",
-            )
-        for (key, row), number in zip(rows.items(), _pages_of(keys, columns, pages), strict=True):
+        for (key, row), number in zip(rows.items(), pages_of(keys, columns, pages), strict=True):
             parts[number].setdefault(name, {})[key] = row
-    for number, part in parts.items():
-        yield number, {**part, _NUMBER: own[_NUMBER]} if _NUMBER in own else part
+    return {number: {**part, _NUMBER: own[_NUMBER]} if _NUMBER in own else part for number, part in parts.items()}
 
 
 def _merge(state: State, part: State) -> None:
@@ -231,10 +241,10 @@ def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequenc
     return step.key_columns(side), [restored(side, unpack_key(key)[0] if windowed else key) for key in packed]
 
 
-def _pages_of(keys: Sequence[tuple[Any, ...]], columns: Sequence[Column], pages: int) -> list[int]:
-    """The page of each key, or the partition of each page: Spark's hash modulo a number."""
-    if not keys:
-        return []
+def pages_of(keys: Sequence[tuple[Any, ...]], columns: Sequence[Column], pages: int) -> list[int]:
+    """Return the page of each key, or the partition of each page: Spark's hash modulo a number."""
+    if not keys or not can_hash(columns):
+        return [0] * len(keys)
     arrays = [pa.array([key[at] for key in keys], to_arrow(column.type)) for at, column in enumerate(columns)]
     found: list[int] = np.mod(hash_rows(arrays, columns).astype(np.int64), pages).tolist()
     return found

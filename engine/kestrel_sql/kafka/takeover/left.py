@@ -1,0 +1,113 @@
+"""What a query of ksqlDB left on the broker: the records of its internal topics, and the offsets of its group."""
+
+from __future__ import annotations
+
+import re
+import struct
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.topics.records import Record
+
+CHANGELOG, REPARTITION = "-changelog", "-repartition"
+
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]*=*")
+_TIME, _COUNT, _LENGTH = struct.Struct(">bq"), struct.Struct(">i"), struct.Struct(">i")
+_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How far a query has read a partition.
+
+    Attributes:
+        offset: the offset of the next record.
+        time: the largest timestamp (ms) of the partition so far; None if the metadata does not say.
+        emitted: up to which time (ms) windows have been emitted, by store; empty without EMIT FINAL.
+    """
+
+    offset: int
+    time: int | None = None
+    emitted: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(offset: int, metadata: bytes, *, is_final: bool) -> Committed:
+        """Read the metadata of an offset; librdkafka may hand over bytes of other memory behind it."""
+        text = _BASE64.match(metadata)
+        known = b"" if text is None else text[0]
+        data = b64decode(known[: len(known) // 4 * 4])
+        if len(data) < _TIME.size:
+            return Committed(offset)
+        version, time = _TIME.unpack_from(data)
+        if version != _VERSION:
+            return Committed(offset)
+        return Committed(offset, time, _emitted(data[_TIME.size :]) if is_final else {})
+
+
+def _emitted(data: bytes) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if len(data) < _COUNT.size:
+        return found
+    at = _COUNT.size
+    for _ in range(*_COUNT.unpack_from(data)):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        name = data[at : at + length].decode()
+        (found[name],) = struct.unpack_from(">q", data, at + length)
+        at += length + 8
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a query left.
+
+    Attributes:
+        prefix: what the names of its internal topics begin with.
+        records: the committed records of its internal topics by topic, sorted by partition and offset.
+        committed: how far it has read its sources and its repartition topics.
+    """
+
+    prefix: str
+    records: Mapping[str, Sequence[Record]]
+    committed: Mapping[Position, Committed]
+
+    def topic(self, name: str) -> str | None:
+        """Return the internal topic with a name, None if the query has none."""
+        topic = f"{self.prefix}{name}"
+        return topic if topic in self.records else None
+
+    def names(self, suffix: str) -> list[str]:
+        """Return the names of its changelogs or of its repartition topics."""
+        return sorted(
+            topic.removeprefix(self.prefix).removesuffix(suffix) for topic in self.records if topic.endswith(suffix)
+        )
+
+    def latest(self, store: str) -> list[Record]:
+        """Return the last record of each key of a store in the order of their offsets, tombstones included."""
+        found: dict[tuple[int, bytes | None], Record] = {}
+        for record in self.records[f"{self.prefix}{store}{CHANGELOG}"]:
+            found.pop((record.partition, record.key), None)
+            found[record.partition, record.key] = record
+        return [*found.values()]
+
+    def unread(self, topic: str) -> list[Record]:
+        """Return the records of a repartition topic that the query has written and not read."""
+        ends = {partition: each.offset for (name, partition), each in self.committed.items() if name == topic}
+        return [record for record in self.records[topic] if record.offset >= ends.get(record.partition, 0)]
+
+    def time(self, partition: int) -> int | None:
+        """Return the stream time (ms) of a task; None if it has read nothing."""
+        times = [each.time for (_, number), each in self.committed.items() if number == partition]
+        return max((time for time in times if time is not None), default=None)
+
+    def emitted(self, store: str, partition: int) -> int | None:
+        """Return up to which time (ms) the windows of a store have been emitted; None if none has."""
+        times = [each.emitted.get(store) for (_, number), each in self.committed.items() if number == partition]
+        return max((time for time in times if time is not None), default=None)
+
+    def without(self, topic: str) -> Left:
+        """Return the same without a topic."""
+        return replace(self, records={name: each for name, each in self.records.items() if name != topic})

@@ -1,0 +1,168 @@
+"""Takes over the state of a query of ksqlDB: its stores, and the work in flight between them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kestrel_sql.dataflow.graph import Graph, SourceRead, Stateful
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.takeover.internal import Feed, Serde, fed_graph, repartition_feed, table_feed
+from kestrel_sql.kafka.takeover.left import CHANGELOG, REPARTITION, Left
+from kestrel_sql.kafka.takeover.stores import Stores
+from kestrel_sql.operators.state_codec import dump_state
+from kestrel_sql.plan.step import Formats, Step
+from kestrel_sql.plan.steps.joins import StreamStreamJoinV1, StreamTableJoinV1
+from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1
+from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2
+from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2
+from kestrel_sql.process.query import Checkpoint, ProcessQuery
+from kestrel_sql.topics.records import Record
+
+_COMPUTED_ANEW = re.compile(r"Project-Last|.*/Project-Last|KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+")
+"""Stores with what others determine: results of joins, and who subscribes to which foreign key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The state of a query.
+
+    Attributes:
+        states: the state of its operators, by the number of their output and task.
+        records: what the work in flight gives; nobody has written it.
+        drained: the offsets behind the work in flight.
+        keys: the number of keys of each store.
+    """
+
+    states: Checkpoint
+    records: Sequence[Record]
+    drained: Mapping[Position, int]
+    keys: Mapping[str, int]
+
+
+def take_over(graph: Graph, tasks: int, left: Left, serde: Serde) -> Taken:
+    """Return the state of a query as ksqlDB left it.
+
+    Raises:
+        QueryError: a part of it cannot be taken over, and so nothing of it.
+    """
+    (plan,) = graph.plans.values()
+    steps = [*plan.physical_plan.steps()]
+    stores = Stores(graph, left, serde, {})
+    states = _tables(graph, tasks, left, serde, steps, stores)
+    for stateful in _operators(graph):
+        own = stores.states(stateful)
+        if own is not None:
+            states = {at: blob for at, blob in states.items() if at[0] != stateful.output.number}
+            states |= {(stateful.output.number, task): dump_state(state) for task, state in own.items()}
+    unknown = [name for name in left.names(CHANGELOG) if name not in stores.keys and not _COMPUTED_ANEW.fullmatch(name)]
+    if unknown:
+        raise QueryError(f"nothing here keeps what its store {unknown[0]} holds")
+    return _drained(graph, tasks, left, _repartitions(graph, left, serde, steps), states, stores)
+
+
+def has_final_windows(graph: Graph) -> bool:
+    """Whether a query emits windows when they close."""
+    return any(getattr(each.operator, "final", False) for each in _operators(graph))
+
+
+def _operators(graph: Graph) -> Iterator[Stateful]:
+    return (each for level in graph.levels for each in level)
+
+
+def _tables(graph: Graph, tasks: int, left: Left, serde: Serde, steps: Sequence[Step], stores: Stores) -> Checkpoint:
+    """The state that the rows of the source tables make when they pass through the query, which writes nothing."""
+    (query_id,) = (plan.query_id for plan in graph.plans.values())
+    feeds, records = [], []
+    for step in steps:
+        if isinstance(step, WindowedTableSourceV1):
+            raise QueryError("it reads a table with windows")
+        if not isinstance(step, TableSourceV1 | TableSourceV2):
+            continue
+        if step.source_schema.headers:
+            raise QueryError("it reads a table with headers")
+        store = f"{step.query_context.removesuffix('/Source').replace('/', '-')}-Reduce"
+        topic = left.topic(f"{store}{CHANGELOG}")
+        if topic is None:
+            raise QueryError(f"the topic {left.prefix}{store}{CHANGELOG} with its state does not exist")
+        feeds.append(table_feed(step, _source(graph, query_id, step), topic, serde))
+        kept = [record for record in left.latest(store) if record.value is not None]
+        stores.keys[store] = len(kept)
+        records += kept
+    if not feeds:
+        return {}
+    process, output = ProcessQuery(fed_graph(graph, feeds), tasks), Output()
+    process.process(records, output)
+    if process.ended:
+        raise QueryError(f"its tables cannot be read: {output.log[-1].text}")
+    return process.checkpoint()
+
+
+def _source(graph: Graph, query_id: str, step: Step) -> SourceRead:
+    logger = f"processing.{query_id}.{step.query_context.replace('/', '.')}"
+    return next(read for read in graph.sources if read.logger == logger and not read.silent)
+
+
+def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step]) -> dict[str, Feed | None]:
+    """The feed of each repartition topic; None for one whose records cannot be processed here."""
+    found: dict[str, Feed | None] = {}
+    by_logger = defaultdict(list)
+    (query_id,) = (plan.query_id for plan in graph.plans.values())
+    for step in steps:
+        by_logger[f"processing.{query_id}.{step.query_context.replace('/', '.')}"].append(step)
+    for stateful in _operators(graph):
+        for step in by_logger[stateful.logger]:
+            for side, source in enumerate(step.upstream):
+                for name, formats in _names(step, side, source):
+                    topic = left.topic(f"{name}{REPARTITION}")
+                    if topic is not None and stateful.inputs[side].rekeyed:
+                        is_table = isinstance(source, TableGroupByV1 | TableGroupByV2)
+                        found[topic] = None if is_table else repartition_feed(stateful, side, topic, formats, serde)
+    return found
+
+
+def _names(step: Step, side: int, source: Step) -> Iterator[tuple[str, Formats]]:
+    """The names that the repartition topic of an input of a step may have, and the formats of its records."""
+    own = step.query_context.replace("/", "-")
+    match source, step:
+        case StreamGroupByV1() | StreamGroupByV2() | TableGroupByV1() | TableGroupByV2(), _:
+            yield source.query_context.replace("/", "-"), source.internal_formats
+        case _, StreamStreamJoinV1():
+            formats = (step.left_internal_formats, step.right_internal_formats)[side]
+            yield f"{own}-{('left', 'right')[side]}", formats
+        case _, StreamTableJoinV1() if side == 0:
+            yield own, step.internal_formats
+        case _:
+            pass
+
+
+def _drained(
+    graph: Graph, tasks: int, left: Left, feeds: Mapping[str, Feed | None], states: Checkpoint, stores: Stores
+) -> Taken:
+    """Process the work in flight: first what is nearest to the sink, for it is older than what comes before it."""
+    levels: dict[int, list[Feed]] = defaultdict(list)
+    drained: dict[Position, int] = {}
+    for topic in left.records:
+        if topic.endswith(CHANGELOG):
+            continue
+        unread, feed = left.unread(topic), feeds.get(topic)
+        drained |= {(topic, record.partition): record.offset + 1 for record in unread}
+        if unread and feed is None:
+            raise QueryError(f"{len(unread)} records of {topic} are in flight, and cannot be processed here")
+        if unread and feed is not None:
+            levels[feed.level or 0].append(feed)
+    output: Any = Output()
+    for _, own in sorted(levels.items(), reverse=True):
+        process = ProcessQuery(fed_graph(graph, own), tasks)
+        process.restore(states)
+        records = [record for feed in own for record in left.unread(feed.read.topic)]
+        process.process(sorted(records, key=lambda record: record.timestamp), output)
+        if process.ended:
+            raise QueryError(f"its work in flight cannot be processed: {output.log[-1].text}")
+        states = process.checkpoint()
+    return Taken(states=states, records=output.records, drained=drained, keys=stores.keys)
