@@ -58,10 +58,19 @@ def _metadata(committed: TopicPartition) -> bytes:
 
 
 def read_left(
-    config: KafkaConfig, group: str, committed: Mapping[Position, Committed], internal: Sequence[Position]
+    config: KafkaConfig,
+    group: str,
+    committed: Mapping[Position, Committed],
+    internal: Sequence[Position],
+    sink: str,
 ) -> Left:
-    """Read the internal topics of a query, which nobody writes any more."""
-    return Left(prefix=f"{group}-", records=read_topics(config, {topic for topic, _ in internal}), committed=committed)
+    """Read the internal topics of a query, which nobody writes any more; its topic `sink` is read if it is needed."""
+    return Left(
+        prefix=f"{group}-",
+        records=read_topics(config, {topic for topic, _ in internal}),
+        committed=committed,
+        sink=lambda: read_topics(config, [sink]).get(sink, []),
+    )
 
 
 def is_at_least_once(left: Left, ends: Mapping[Position, int]) -> bool:

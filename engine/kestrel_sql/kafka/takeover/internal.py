@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from kestrel_sql.dataflow.graph import Chain, Graph, SourceRead, Stateful
 from kestrel_sql.dataflow.rows import Apply, Log, Rows
 from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.kafka.takeover.changes import joined_changes
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, Column
@@ -22,11 +23,13 @@ class Feed:
     Attributes:
         read: how its records become rows.
         steps: what is done to its rows first.
+        is_changes: whether its records are changes of a table (`kestrel_sql.kafka.takeover.changes`).
         level: the level whose operator takes its rows, which skip all steps before; None if they take them all.
     """
 
     read: SourceRead
     steps: tuple[Apply, ...] = ()
+    is_changes: bool = False
     level: int | None = None
 
 
@@ -74,7 +77,10 @@ def repartition_feed(stateful: Stateful, side: int, topic: str, formats: Formats
         pseudo_version=0,
         logger=stateful.logger,
     )
-    return Feed(_read(plain, topic, formats, relation.schema.value, serde), level=relation.level)
+    read = _read(plain, topic, formats, relation.schema.value, serde)
+    if not relation.has_old_key:
+        return Feed(read, level=relation.level)
+    return Feed(read, steps=(joined_changes,), is_changes=True, level=relation.level)
 
 
 def specs(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.topics.records import Record
@@ -68,11 +68,13 @@ class Left:
         prefix: what the names of its internal topics begin with.
         records: the committed records of its internal topics by topic, sorted by partition and offset.
         committed: how far it has read its sources and its repartition topics.
+        sink: reads the committed records of its sink.
     """
 
     prefix: str
     records: Mapping[str, Sequence[Record]]
     committed: Mapping[Position, Committed]
+    sink: Callable[[], Sequence[Record]]
 
     def topic(self, name: str) -> str | None:
         """Return the internal topic with a name, None if the query has none."""
@@ -107,7 +109,3 @@ class Left:
         """Return up to which time (ms) the windows of a store have been emitted; None if none has."""
         times = [each.emitted.get(store) for (_, number), each in self.committed.items() if number == partition]
         return max((time for time in times if time is not None), default=None)
-
-    def without(self, topic: str) -> Left:
-        """Return the same without a topic."""
-        return replace(self, records={name: each for name, each in self.records.items() if name != topic})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from kestrel_sql.dataflow.graph import Graph, SourceRead, Stateful
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.takeover.changes import split_changes
 from kestrel_sql.kafka.takeover.internal import Feed, Serde, fed_graph, repartition_feed, table_feed
 from kestrel_sql.kafka.takeover.left import CHANGELOG, REPARTITION, Left
 from kestrel_sql.kafka.takeover.stores import Stores
@@ -24,8 +24,11 @@ from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2
 from kestrel_sql.process.query import Checkpoint, ProcessQuery
 from kestrel_sql.topics.records import Record
 
-_COMPUTED_ANEW = re.compile(r"Project-Last|.*/Project-Last|KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+")
+_COMPUTED_ANEW = re.compile(r"Project-Last|KTABLE-FK-JOIN-SUBSCRIPTION-STATE-STORE-\d+")
 """Stores with what others determine: results of joins, and who subscribes to which foreign key."""
+
+_FOREIGN_KEY = re.compile(r"-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic$")
+"""Topics with requests and answers of foreign-key joins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ def take_over(graph: Graph, tasks: int, left: Left, serde: Serde) -> Taken:
     (plan,) = graph.plans.values()
     steps = [*plan.physical_plan.steps()]
     stores = Stores(graph, left, serde, {})
-    states = _tables(graph, tasks, left, serde, steps, stores)
+    states, table = _tables(graph, tasks, left, serde, steps, stores)
     for stateful in _operators(graph):
         own = stores.states(stateful)
         if own is not None:
@@ -63,7 +66,7 @@ def take_over(graph: Graph, tasks: int, left: Left, serde: Serde) -> Taken:
     unknown = [name for name in left.names(CHANGELOG) if name not in stores.keys and not _COMPUTED_ANEW.fullmatch(name)]
     if unknown:
         raise QueryError(f"nothing here keeps what its store {unknown[0]} holds")
-    return _drained(graph, tasks, left, _repartitions(graph, left, serde, steps), states, stores)
+    return _drained(graph, tasks, left, _repartitions(graph, left, serde, steps), states, table, stores)
 
 
 def has_final_windows(graph: Graph) -> bool:
@@ -75,8 +78,10 @@ def _operators(graph: Graph) -> Iterator[Stateful]:
     return (each for level in graph.levels for each in level)
 
 
-def _tables(graph: Graph, tasks: int, left: Left, serde: Serde, steps: Sequence[Step], stores: Stores) -> Checkpoint:
-    """The state that the rows of the source tables make when they pass through the query, which writes nothing."""
+def _tables(
+    graph: Graph, tasks: int, left: Left, serde: Serde, steps: Sequence[Step], stores: Stores
+) -> tuple[Checkpoint, Sequence[Record]]:
+    """The state that the rows of the source tables make when they pass through the query, and what it would write."""
     (query_id,) = (plan.query_id for plan in graph.plans.values())
     feeds, records = [], []
     for step in steps:
@@ -95,12 +100,12 @@ def _tables(graph: Graph, tasks: int, left: Left, serde: Serde, steps: Sequence[
         stores.keys[store] = len(kept)
         records += kept
     if not feeds:
-        return {}
+        return {}, []
     process, output = ProcessQuery(fed_graph(graph, feeds), tasks), Output()
-    process.process(records, output)
+    process.process(sorted(records, key=lambda record: record.timestamp), output)
     if process.ended:
         raise QueryError(f"its tables cannot be read: {output.log[-1].text}")
-    return process.checkpoint()
+    return process.checkpoint(), output.records
 
 
 def _source(graph: Graph, query_id: str, step: Step) -> SourceRead:
@@ -108,9 +113,9 @@ def _source(graph: Graph, query_id: str, step: Step) -> SourceRead:
     return next(read for read in graph.sources if read.logger == logger and not read.silent)
 
 
-def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step]) -> dict[str, Feed | None]:
-    """The feed of each repartition topic; None for one whose records cannot be processed here."""
-    found: dict[str, Feed | None] = {}
+def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step]) -> dict[str, Feed]:
+    """The feed of each repartition topic."""
+    found: dict[str, Feed] = {}
     by_logger = defaultdict(list)
     (query_id,) = (plan.query_id for plan in graph.plans.values())
     for step in steps:
@@ -121,8 +126,7 @@ def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step])
                 for name, formats in _names(step, side, source):
                     topic = left.topic(f"{name}{REPARTITION}")
                     if topic is not None and stateful.inputs[side].rekeyed:
-                        is_table = isinstance(source, TableGroupByV1 | TableGroupByV2)
-                        found[topic] = None if is_table else repartition_feed(stateful, side, topic, formats, serde)
+                        found[topic] = repartition_feed(stateful, side, topic, formats, serde)
     return found
 
 
@@ -142,27 +146,55 @@ def _names(step: Step, side: int, source: Step) -> Iterator[tuple[str, Formats]]
 
 
 def _drained(
-    graph: Graph, tasks: int, left: Left, feeds: Mapping[str, Feed | None], states: Checkpoint, stores: Stores
+    graph: Graph,
+    tasks: int,
+    left: Left,
+    feeds: Mapping[str, Feed],
+    states: Checkpoint,
+    table: Sequence[Record],
+    stores: Stores,
 ) -> Taken:
     """Process the work in flight: first what is nearest to the sink, for it is older than what comes before it."""
     levels: dict[int, list[Feed]] = defaultdict(list)
     drained: dict[Position, int] = {}
+    output = Output()
     for topic in left.records:
-        if topic.endswith(CHANGELOG):
-            continue
-        unread, feed = left.unread(topic), feeds.get(topic)
+        unread = [] if topic.endswith(CHANGELOG) else left.unread(topic)
         drained |= {(topic, record.partition): record.offset + 1 for record in unread}
-        if unread and feed is None:
+        if unread and topic in feeds:
+            levels[feeds[topic].level or 0].append(feeds[topic])
+        elif unread and not _FOREIGN_KEY.search(topic):
             raise QueryError(f"{len(unread)} records of {topic} are in flight, and cannot be processed here")
-        if unread and feed is not None:
-            levels[feed.level or 0].append(feed)
-    output: Any = Output()
+    if any(_FOREIGN_KEY.search(topic) for topic, _ in drained):
+        output.records += _missing(table, left.sink())
     for _, own in sorted(levels.items(), reverse=True):
         process = ProcessQuery(fed_graph(graph, own), tasks)
         process.restore(states)
-        records = [record for feed in own for record in left.unread(feed.read.topic)]
-        process.process(sorted(records, key=lambda record: record.timestamp), output)
+        process.process(sorted(_in_flight(left, own), key=lambda record: record.timestamp), output)
         if process.ended:
             raise QueryError(f"its work in flight cannot be processed: {output.log[-1].text}")
         states = process.checkpoint()
     return Taken(states=states, records=output.records, drained=drained, keys=stores.keys)
+
+
+def _in_flight(left: Left, feeds: Sequence[Feed]) -> Iterator[Record]:
+    for feed in feeds:
+        unread = left.unread(feed.read.topic)
+        yield from split_changes(unread) if feed.is_changes else unread
+
+
+def _missing(table: Sequence[Record], sink: Sequence[Record]) -> Iterator[Record]:
+    """What a sink lacks of the rows of a table: requests and answers of a foreign-key join are on their way."""
+    wanted, held = _by_key(table), _by_key(sink)
+    for key, record in wanted.items():
+        if key not in held or held[key].value != record.value:
+            yield record
+    for key, record in held.items():
+        if key not in wanted:
+            yield replace(record, value=None, headers=())
+
+
+def _by_key(records: Sequence[Record]) -> dict[bytes | None, Record]:
+    """The last record of each key, without tombstones."""
+    last = {record.key: record for record in records}
+    return {key: record for key, record in last.items() if record.value is not None}

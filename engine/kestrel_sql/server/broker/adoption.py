@@ -141,7 +141,8 @@ class Adoption:
                 is_final=has_final_windows(pipeline.graph),
             ),
         )
-        left = read_left(self.config, group, found, internal)
+        (sink,) = pipeline.sinks
+        left = read_left(self.config, group, found, internal, sink.topic)
         read = {position: found[position].offset for position in prepared.stored.start if position in found}
         stored = replace(prepared.stored, start={**prepared.stored.start, **read})
         taken = begin_with(self.config, stored, pipeline, left, group, place)

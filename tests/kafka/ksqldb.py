@@ -1,0 +1,47 @@
+"""ksqlDB's real server, `../shared/oracle/server.sh`, as tests start, ask and stop it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kestrel_sql.kafka.broker.broker import HOST
+from tests.kafka.processes import ending
+from tests.kafka.servers import Server, free_port
+
+COMMAND = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "server.sh"
+PROPERTIES = (
+    "auto.offset.reset=earliest",
+    "processing.guarantee=exactly_once_v2",
+    "commit.interval.ms=100",
+    "num.stream.threads=1",
+    # Kafka Streams does not leave its groups: so long they have members after its end.
+    "ksql.streams.session.timeout.ms=6000",
+)
+
+
+def needs_ksqldb() -> None:
+    """Skip a test where ksqlDB's server is not to be had."""
+    if not COMMAND.exists():
+        pytest.skip(f"{COMMAND.parent} is absent: no server of ksqlDB is started")
+
+
+def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack) -> Server:
+    """Start a server; `end` stops it as its own scripts do."""
+    port, log = free_port(), folder / f"ksqldb-{service}.log"
+    command = [str(COMMAND), "rest", servers, str(port), f"ksql.service.id={service}"]
+    command += PROPERTIES
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "HEAP": "512m"})
+    stack.enter_context(ending(process))
+
+    def end() -> None:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+
+    return Server(f"http://{HOST}:{port}", log.read_text, lambda: process.poll() is None, end, process.pid)
