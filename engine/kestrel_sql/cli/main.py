@@ -33,6 +33,7 @@ EXAMPLES = """examples:
   kestrel serve --file migrations --define ENV=test     the same, after the scripts of a folder
   kestrel import app.ksql migrations --stubs mine.py    which statements of scripts would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
+  kestrel adopt --dry-run --bootstrap-servers H:P       what a take-over of ksqlDB's queries would do
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},
 in a JSON list or one a line; a source without key columns needs no key. With --input-shape plain it is the value alone.
@@ -51,6 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "prepare": "fetch what a run against a broker needs",
     "state": "look at the state of queries in a checkpoint",
     "import": "say which statements of a script or of a ksqlDB installation would run",
+    "adopt": "say what a take-over of a ksqlDB service would do with each query",
 }
 """The commands with their help. The module of each is imported only to run it, as some import Spark."""
 

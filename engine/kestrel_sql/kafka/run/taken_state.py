@@ -17,7 +17,7 @@ from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.rescaling import sync
 from kestrel_sql.kafka.takeover.broker import write_in_flight
 from kestrel_sql.kafka.takeover.left import Left
-from kestrel_sql.kafka.takeover.take_over import Taken, take_over
+from kestrel_sql.kafka.takeover.take_over import Taken
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
@@ -43,27 +43,24 @@ class Place:
     serde: Callable[[SerdeSpec], SerdeSpec]
 
 
-def begin_with(
-    config: KafkaConfig, stored: StoredQuery, pipeline: Pipeline, left: Left, group: str, place: Place
-) -> Taken | None:
-    """Write the first checkpoint of a query, and what the work in flight gives.
+def write_taken(
+    config: KafkaConfig, stored: StoredQuery, pipeline: Pipeline, taken: Taken, group: str, place: Place
+) -> None:
+    """Write the first checkpoint of a query, and then what the work in flight gives.
 
-    The offsets behind that work tell a start after a kill whether it is written: the checkpoint then counts, and None
-    is returned.
+    The offsets behind that work tell a start after a kill whether it is written, and so whether the checkpoint counts.
 
     Raises:
-        QueryError: a part of the state cannot be taken over; nothing has changed.
+        QueryError: the broker does not take the results.
     """
-    if _is_written(place.folder, left):
-        return None
-    tasks = pipeline.tasks(stored.partitions)
-    taken = take_over(pipeline.graph, max(tasks), left, place.serde)
     remove_folder(place.folder)
     conf = place.spark().conf
     found = {name: conf.get(name, None) for name in SETTINGS}
     first = FirstState(
         pipeline=pipeline,
-        metadata=CheckpointMetadata.of(pipeline, stored.pages, tasks, has_task_pages=stored.has_task_pages),
+        metadata=CheckpointMetadata.of(
+            pipeline, stored.pages, pipeline.tasks(stored.partitions), has_task_pages=stored.has_task_pages
+        ),
         states={at: load_state(blob) for at, blob in taken.states.items()},
         offsets=to_json(stored.start),
         settings={name: value for name, value in found.items() if value is not None},
@@ -75,11 +72,10 @@ def begin_with(
         sync(place.folder)
     if taken.drained:
         write_in_flight(config, group, taken.records, taken.drained, _sinks(config, pipeline))
-    return taken
 
 
-def _is_written(folder: CheckpointPath, left: Left) -> bool:
-    """Whether the checkpoint counts work in flight that is written."""
+def is_written(folder: CheckpointPath, left: Left) -> bool:
+    """Return whether a checkpoint counts work in flight that is written."""
     file = folder / _IN_FLIGHT
     if not file.is_file():
         return False

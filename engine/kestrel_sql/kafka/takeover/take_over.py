@@ -47,6 +47,12 @@ class Taken:
     drained: Mapping[Position, int]
     keys: Mapping[str, int]
 
+    def __str__(self) -> str:
+        """What was taken, for people."""
+        stores = ", ".join(f"{count} keys of {name}" for name, count in self.keys.items())
+        flight = ", ".join(f"{topic}-{partition} to {at}" for (topic, partition), at in sorted(self.drained.items()))
+        return stores + (f", and {len(self.records)} results of work in flight ({flight})" if flight else "")
+
 
 def take_over(graph: Graph, tasks: int, left: Left, serde: Serde) -> Taken:
     """Return the state of a query as ksqlDB left it.

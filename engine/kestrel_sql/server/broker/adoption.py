@@ -17,10 +17,11 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.prepare_query import Prepared
-from kestrel_sql.kafka.run.taken_state import Place, begin_with
+from kestrel_sql.kafka.run.taken_state import Place, is_written, write_taken
 from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
-from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed
-from kestrel_sql.kafka.takeover.take_over import Taken, has_final_windows
+from kestrel_sql.kafka.takeover.internal import Serde
+from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left
+from kestrel_sql.kafka.takeover.take_over import Taken, has_final_windows, take_over
 from kestrel_sql.server.broker.command_topic import Command
 
 _TIMEOUT_S = 20.0
@@ -122,36 +123,51 @@ class Adoption:
         first = offsets.first(stored.start)
         if not any(committed.values()):
             return replace(prepared, stored=replace(stored, start=first))
-        try:
-            return self._with_state(prepared, offsets, group, place)
-        except QueryError as error:
-            return self._anew(prepared, first, committed, error)
-
-    def _with_state(self, prepared: Prepared, offsets: BrokerOffsets, group: str, place: Place) -> Prepared:
-        """Take the state of a query over."""
-        query_id, pipeline = prepared.stored.id, prepared.pipeline
-        internal = internal_topics(offsets, group)
-        _check_closed({topic for topic, _ in internal}, query_id, offsets)
-        found = self._asked(
-            group,
-            lambda: committed_of(
-                self.config,
-                group,
-                [*prepared.stored.start, *(each for each in internal if not each[0].endswith(CHANGELOG))],
-                is_final=has_final_windows(pipeline.graph),
-            ),
-        )
-        (sink,) = pipeline.sinks
-        left = read_left(self.config, group, found, internal, sink.topic)
-        read = {position: found[position].offset for position in prepared.stored.start if position in found}
-        stored = replace(prepared.stored, start={**prepared.stored.start, **read})
-        taken = begin_with(self.config, stored, pipeline, left, group, place)
-        self.say(f"{query_id} goes on with the state that ksqlDB left" + ("" if taken is None else _told(taken)))
-        if is_at_least_once(left, offsets.written(internal)):
-            ends = offsets.ends(read)
-            twice = sum(max(ends[position] - offset, 0) for position, offset in read.items())
-            self.say(f"{query_id} ran at least once: up to {twice} records after its last commit may count twice")
+        left = self._left(prepared, offsets, group)
+        read = {position: left.committed[position].offset for position in committed}
+        stored = replace(stored, start={**stored.start, **read})
+        told = ""
+        if not is_written(place.folder, left):
+            try:
+                taken = _taken(prepared, left, place.serde)
+            except QueryError as why:
+                return self._anew(prepared, first, committed, why)
+            write_taken(self.config, stored, prepared.pipeline, taken, group, place)
+            told = f": {taken}"
+        self.say(f"{stored.id} goes on with the state that ksqlDB left{told}{_twice(left, offsets, read)}")
         return replace(prepared, stored=stored)
+
+    def forecast(self, prepared: Prepared, offsets: BrokerOffsets, serde: Serde) -> str:
+        """Say what `begun` would do now; nothing changes.
+
+        Raises:
+            QueryError: it would refuse.
+        """
+        stored = prepared.stored
+        group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
+        committed = self._committed(group, list(stored.start))
+        places = ", ".join(f"{topic}-{number} at {at}" for (topic, number), at in sorted(committed.items()))
+        if not any(committed.values()):
+            return "has read nothing in ksqlDB, and begins as a new query"
+        if not prepared.pipeline.graph.levels:
+            return f"has no state, and goes on at {places}"
+        left = self._left(prepared, offsets, group)
+        try:
+            taken = _taken(prepared, left, serde)
+        except QueryError as why:
+            self._anew(prepared, offsets.first(stored.start), committed, why)
+            return f"begins anew: {why.message}"
+        return f"goes on at {places} with {taken}{_twice(left, offsets, committed)}"
+
+    def _left(self, prepared: Prepared, offsets: BrokerOffsets, group: str) -> Left:
+        """Read what ksqlDB left of a query with state."""
+        pipeline, internal = prepared.pipeline, internal_topics(offsets, group)
+        _check_closed({topic for topic, _ in internal}, prepared.stored.id, offsets)
+        read = [*prepared.stored.start, *(each for each in internal if not each[0].endswith(CHANGELOG))]
+        is_final = has_final_windows(pipeline.graph)
+        committed = self._asked(group, lambda: committed_of(self.config, group, read, is_final=is_final))
+        (sink,) = pipeline.sinks
+        return read_left(self.config, group, committed, internal, sink.topic)
 
     def _anew(
         self, prepared: Prepared, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError
@@ -193,11 +209,19 @@ class Adoption:
         return broker_error(f"the offsets of the group {group} cannot be read: {reason.str()}", reason)
 
 
-def _told(taken: Taken) -> str:
-    """What was taken, for people."""
-    stores = ", ".join(f"{count} keys of {name}" for name, count in taken.keys.items())
-    flight = f", and {len(taken.records)} results of work in flight" if taken.records else ""
-    return f": {stores}{flight}"
+def _taken(prepared: Prepared, left: Left, serde: Serde) -> Taken:
+    pipeline = prepared.pipeline
+    return take_over(pipeline.graph, max(pipeline.tasks(prepared.stored.partitions)), left, serde)
+
+
+def _twice(left: Left, offsets: BrokerOffsets, read: Mapping[Position, int]) -> str:
+    """How many records count twice at most: without transactions the state may be ahead of the offsets."""
+    written = offsets.written([(each.topic, each.partition) for records in left.records.values() for each in records])
+    if not is_at_least_once(left, written):
+        return ""
+    ends = offsets.ends(read)
+    twice = sum(max(ends[position] - offset, 0) for position, offset in read.items())
+    return f"; it ran at least once, so that up to {twice} records may count twice"
 
 
 def _check_closed(topics: Collection[str], query_id: str, offsets: BrokerOffsets) -> None:
