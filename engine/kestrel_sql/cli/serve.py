@@ -111,7 +111,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
     group.add_argument(
         "--rebuild",
         action="store_true",
-        help="let queries with state that are taken over begin with empty state, and write their results again",
+        help="let queries whose state cannot be taken over begin with empty state, and write their results again",
     )
     add_engine_options(parser)
     script = "carry out these scripts, or those of a folder, once for each checkpoint, before the server is ready"
