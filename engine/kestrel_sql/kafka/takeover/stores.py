@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any
@@ -19,9 +19,10 @@ from kestrel_sql.kafka.takeover.intermediates import sequence_number, state_of, 
 from kestrel_sql.kafka.takeover.internal import Serde, specs
 from kestrel_sql.kafka.takeover.left import CHANGELOG, Left
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
-from kestrel_sql.operators.group import Group
+from kestrel_sql.operators.group import STATES, Group
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import Key, PacksState, State
 from kestrel_sql.operators.tables.stream_time import StreamTime
@@ -59,8 +60,7 @@ class Stores:
         graph: the graph of the query.
         left: what the query left.
         serde: completes a spec with the schemas of the registry.
-        used: the names of the stores that became state.
-        keys: the number of keys of each of these.
+        keys: the number of keys of each store that became state.
     """
 
     graph: Graph
@@ -81,6 +81,10 @@ class Stores:
         return None
 
     @_states.register
+    def _(self, operator: TableSuppress, stateful: Stateful) -> States:
+        raise QueryError("its plan is of a release that holds windows back in a store of its own")
+
+    @_states.register
     def _(self, operator: StreamTime, stateful: Stateful) -> States:
         times = ((task, self.left.time(task)) for task in {partition for _, partition in self.left.committed})
         return {task: {"time": time} for task, time in times if time is not None}
@@ -89,9 +93,10 @@ class Stores:
     def _(self, operator: StreamAggregate | TableAggregate, stateful: Stateful) -> States:
         step = self._step(stateful, StreamAggregateV1, TableAggregateV1)
         found: States = defaultdict(dict)
-        for each in self._groups(step, stateful, 0):
+        groups = [*self._groups(step, stateful, 0)]
+        for each in groups:
             found[each.task].setdefault("groups", {})[operator.key_bytes(each.key)] = each.group
-        return self._numbered(step, found, (each.group for each in self._groups(step, stateful, 0)))
+        return self._numbered(step, found, groups)
 
     @_states.register
     def _(self, operator: TimeWindowAggregate, stateful: Stateful) -> States:
@@ -108,7 +113,7 @@ class Stores:
         for own in found.values():
             own["starts"] = sorted(own["windows"])
             operator.forget(own)
-        return self._packed(operator, self._numbered(step, found, (each.group for each in groups)))
+        return self._packed(operator, self._numbered(step, found, groups))
 
     @_states.register
     def _(self, operator: SessionWindowAggregate, stateful: Stateful) -> States:
@@ -130,7 +135,7 @@ class Stores:
                 sessions.sort(key=lambda session: session[:2])
             if not operator.final:
                 operator.prune(own)
-        return self._packed(operator, self._numbered(step, found, (each.group for each in groups)))
+        return self._packed(operator, self._numbered(step, found, groups))
 
     @_states.register
     def _(self, operator: StreamStreamJoin, stateful: Stateful) -> States:
@@ -166,7 +171,7 @@ class Stores:
     ) -> None:
         """Add the rows that wait for a partner."""
         decoders = [
-            (self._decoders(name, formats, relation.schema.key, relation.schema.value))
+            self._decoders(name, formats, relation.schema.key, relation.schema.value)
             for formats, relation in zip(
                 (step.left_internal_formats, step.right_internal_formats), stateful.inputs, strict=True
             )
@@ -251,16 +256,10 @@ class Stores:
         self.keys[store] = len(kept)
         return kept
 
-    def _numbered(self, step: AnyAggregate, found: States, groups: Iterator[Group]) -> States:
+    def _numbered(self, step: AnyAggregate, found: States, groups: Sequence[_Group]) -> States:
         """Let rows to come have larger numbers than all before, which functions by offset compare."""
-        number = max(
-            (
-                sequence_number(call, state)
-                for group in groups
-                for call, state in zip(step.aggregation_functions, group[2], strict=True)
-            ),
-            default=0,
-        )
+        held = (zip(step.aggregation_functions, each.group[STATES], strict=True) for each in groups)
+        number = max((sequence_number(call, state) for states in held for call, state in states), default=0)
         if number:
             for own in found.values():
                 own["number"] = number
