@@ -18,10 +18,10 @@ COMMAND = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "server.sh
 PROPERTIES = (
     "auto.offset.reset=earliest",
     "processing.guarantee=exactly_once_v2",
-    "commit.interval.ms=100",
+    "commit.interval.ms=500",
     "num.stream.threads=1",
     # Kafka Streams does not leave its groups: so long they have members after its end.
-    "ksql.streams.session.timeout.ms=6000",
+    "ksql.streams.session.timeout.ms=10000",
 )
 
 

@@ -112,7 +112,9 @@ class Stores:
                 own["windows"].setdefault(start, {})[operator.key_bytes(each.key)] = group
         for own in found.values():
             own["starts"] = sorted(own["windows"])
-            operator.forget(own)
+            if not operator.final:
+                # Windows that have closed, and are not out, are written even if they are older.
+                operator.forget(own)
         return self._packed(operator, self._numbered(step, found, groups))
 
     @_states.register

@@ -112,14 +112,14 @@ def test_windows_keep_their_bounds_and_those_that_are_emitted_stay_out() -> None
         AGGREGATE,
         *(
             (b"a" + struct.pack(">qi", start, 0), group([2], K="a", ROWTIME=start + 1), start + 1)
-            for start in (0, 10, 20)
+            for start in (0, 10, 60)
         ),
     )
-    query.committed["s", 0] = Committed(9, 21, {"Aggregate-Aggregate-Materialize": 10})
-    written = query.goes_on(("s", "a", {"v": 1}, 22), ("s", "a", {"v": 1}, 40))
+    query.committed["s", 0] = Committed(9, 61, {"Aggregate-Aggregate-Materialize": 10})
+    written = query.goes_on(("s", "a", {"v": 1}, 62), ("s", "a", {"v": 1}, 90))
     assert written == [
         (b"a" + struct.pack(">q", 10), {"N": 2}, 11),
-        (b"a" + struct.pack(">q", 20), {"N": 3}, 22),
+        (b"a" + struct.pack(">q", 60), {"N": 3}, 62),
     ]
 
 
