@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError
@@ -20,6 +22,10 @@ from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.taken_state import Place, is_written, write_taken
 from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
 from kestrel_sql.kafka.takeover.take_over import take_over
+from kestrel_sql.plan.codec.plan_file import encode_statement
+from kestrel_sql.planner.config import Config
+from kestrel_sql.server.broker.command_topic import CommandTopic
+from kestrel_sql.server.broker.dry_run import forecasts
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state_tools.stored_query import open_stored
@@ -27,6 +33,7 @@ from tests.kafka.helpers import create, produce, read
 
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}
 KEYS = "abcdef"
+STORE, VARIABLE = "Aggregate-Aggregate-Materialize", "KSQL_AGG_VARIABLE_0"
 
 
 def spark() -> Any:
@@ -38,9 +45,9 @@ def test_a_state_is_written_once_with_what_the_work_in_flight_gives(
 ) -> None:
     source, sink = topic(partitions=2), topic(partitions=2)
     group = f"{source}-q"
-    changelog, grouped = f"{group}-Aggregate-Aggregate-Materialize-changelog", f"{group}-Aggregate-GroupBy-repartition"
+    changelog, grouped = f"{group}-{STORE}-changelog", f"{group}-Aggregate-GroupBy-repartition"
     create(kafka.servers, 2, changelog, grouped)
-    state = {"C": "x", "KSQL_AGG_VARIABLE_0": 4}
+    state = {"C": "x", VARIABLE: 4}
     produce(kafka.servers, changelog, [(key, json.dumps({**state, "C": key}), 5) for key in KEYS])
     produce(kafka.servers, grouped, [(key, json.dumps({"C": key, "ROWTIME": 9}), 9) for key in KEYS])
 
@@ -93,6 +100,51 @@ def test_a_state_is_written_once_with_what_the_work_in_flight_gives(
         (key, (key, 9, 5)) for key in KEYS
     ]
     assert [entry.key for _, entry in begun.rows(step, ("c",))].count(b"c") == 1
+
+
+def test_a_dry_run_says_what_is_taken_and_why_not(kafka: KafkaConfig, topic: Callable[..., str]) -> None:
+    source = topic(partitions=1)
+    service, session = f"d{source}_", Session(config=Config.of({"auto.offset.reset": "earliest"}))
+    commands = CommandTopic(kafka, service)
+    commands.open()
+    for parsed in session.parse(f"""
+        CREATE STREAM s (k STRING KEY, v INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');
+        CREATE STREAM f WITH (KAFKA_TOPIC='{source}f', PARTITIONS=1) AS SELECT * FROM s;
+        CREATE TABLE c WITH (KAFKA_TOPIC='{source}c', PARTITIONS=1) AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;
+        CREATE TABLE d WITH (KAFKA_TOPIC='{source}d', PARTITIONS=1) AS SELECT k, COUNT_DISTINCT(v) AS n FROM s GROUP BY k;
+        CREATE STREAM gone WITH (KAFKA_TOPIC='{source}g', PARTITIONS=1) AS SELECT * FROM s;
+    """):
+        plan = session.execute(parsed).plan
+        assert plan is not None
+        commands.write(f"stream/{len(session.queries)}/create", parsed.text, ({}, {}), encode_statement(plan))
+    *ids, gone = session.queries
+    commands.write(f"terminate/{gone}/execute", f"TERMINATE {gone};", ({}, {}), None)
+    commands.close()
+    create(kafka.servers, 1, *(f"{source}{name}" for name in "fcdg"))
+    produce(kafka.servers, source, [("a", "{}", 5), ("a", "{}", 6)])
+    groups = [f"_confluent-ksql-{service}query_{query}" for query in ids]
+    for group in groups[1:]:
+        create(kafka.servers, 1, f"{group}-{STORE}-changelog")
+    produce(kafka.servers, f"{groups[1]}-{STORE}-changelog", [("a", json.dumps({"K": "a", VARIABLE: 1}), 5)])
+    for group in groups:
+        commit(kafka.servers, group, source, 1)
+
+    found = [*forecasts(kafka, service, Session(), rebuilds=False)]
+    assert [(each.query_id, each.is_taken) for each in found] == [*zip(ids, (True, True, False), strict=True)]
+    assert found[0].text == f"has no state, and goes on at {source}-0 at 1"
+    assert found[1].text == (
+        f"goes on at {source}-0 at 1 with 1 keys of {STORE}; it ran at least once, so that up to 1 records may count twice"
+    )
+    assert "COUNT_DISTINCT" in found[2].text
+    found = [*forecasts(kafka, service, Session(), rebuilds=True)]
+    assert found[2].is_taken
+    assert found[2].text.startswith("begins anew: ")
+
+
+def commit(servers: str, group: str, topic: str, offset: int) -> None:
+    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": group})
+    with closing(consumer):
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
 
 
 def refuse(*_: object) -> None:
