@@ -31,6 +31,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.server.broker.dry_run import Forecast
 from kestrel_sql.session.session import Session
 
 STREAM = "CREATE STREAM s (k INT KEY, v DOUBLE, b BYTES) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
@@ -150,6 +151,20 @@ def test_a_file_of_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["shell", "--file", str(script)]) == ExitCode.OK
     assert "(key)" in capsys.readouterr().out
     assert main(["shell", "--file", str(tmp_path / "no.sql")]) == ExitCode.REFUSED
+
+
+def test_a_dry_run_of_a_take_over_says_what_would_become_of_each_query(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [Forecast("CTAS_A_1", "goes on", is_taken=True)]
+    monkeypatch.setattr("kestrel_sql.cli.adopt.forecasts", lambda *_, **__: iter(found))
+    options = ["adopt", "--bootstrap-servers", "h:1", "--service-id", "s_"]
+    assert main(options) == ExitCode.USAGE
+    assert "--dry-run" in capsys.readouterr().err
+    assert main([*options, "--dry-run"]) == ExitCode.OK
+    assert capsys.readouterr().out == "CTAS_A_1 goes on\n"
+    found.append(Forecast("CTAS_B_2", "cannot be taken over", is_taken=False))
+    assert main([*options, "--dry-run"]) == ExitCode.REFUSED
 
 
 def test_run_without_a_query_needs_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
