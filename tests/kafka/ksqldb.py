@@ -24,6 +24,9 @@ PROPERTIES = (
     "ksql.streams.session.timeout.ms=10000",
 )
 
+_JVM = {"HEAP": "512m", "JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+"""A server of a test lives too briefly for the better of the two compilers."""
+
 
 def needs_ksqldb() -> None:
     """Skip a test where ksqlDB's server is not to be had."""
@@ -37,7 +40,7 @@ def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack) -> 
     command = [str(COMMAND), "rest", servers, str(port), f"ksql.service.id={service}"]
     command += PROPERTIES
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "HEAP": "512m"})
+        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **_JVM})
     stack.enter_context(ending(process))
 
     def end() -> None:

@@ -9,7 +9,7 @@ from kestrel_sql.dataflow.graph import Chain, Graph, SourceRead, Stateful
 from kestrel_sql.dataflow.rows import Apply, Log, Rows
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.kafka.takeover.changes import joined_changes
-from kestrel_sql.plan.step import Formats
+from kestrel_sql.plan.step import Formats, Step
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, Column
 
@@ -31,6 +31,17 @@ class Feed:
     steps: tuple[Apply, ...] = ()
     is_changes: bool = False
     level: int | None = None
+
+
+def logger_of(graph: Graph, step: Step) -> str:
+    """Return the logger of a step, by which sources and operators are found that come from it."""
+    (plan,) = graph.plans.values()
+    return f"processing.{plan.query_id}.{step.query_context.replace('/', '.')}"
+
+
+def name_of(step: Step) -> str:
+    """Return the name of a step in those of internal topics."""
+    return step.query_context.replace("/", "-")
 
 
 def fed_graph(graph: Graph, feeds: Sequence[Feed]) -> Graph:

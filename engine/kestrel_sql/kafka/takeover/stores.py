@@ -16,7 +16,7 @@ from kestrel_sql.errors import QueryError, SerdeError
 from kestrel_sql.formats.serde import Decoder
 from kestrel_sql.formats.table import decoder
 from kestrel_sql.kafka.takeover.intermediates import sequence_number, state_of, variables
-from kestrel_sql.kafka.takeover.internal import Serde, specs
+from kestrel_sql.kafka.takeover.internal import Serde, logger_of, name_of, specs
 from kestrel_sql.kafka.takeover.left import CHANGELOG, Left
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
@@ -279,18 +279,17 @@ class Stores:
 
     def _step(self, stateful: Stateful, *kinds: type[Step]) -> Any:
         """The step of the plan that an operator comes from."""
-        plan = self.graph.plans[stateful.query]
+        (plan,) = self.graph.plans.values()
         return next(
             step
             for step in plan.physical_plan.steps()
-            if isinstance(step, kinds)
-            and stateful.logger == f"processing.{plan.query_id}.{step.query_context.replace('/', '.')}"
+            if isinstance(step, kinds) and stateful.logger == logger_of(self.graph, step)
         )
 
 
 def _store_of(step: Step) -> str:
     """The name of the store of an aggregate."""
-    return f"{step.query_context.replace('/', '-')}-Materialize"
+    return f"{name_of(step)}-Materialize"
 
 
 def _listed(data: bytes) -> list[bytes]:

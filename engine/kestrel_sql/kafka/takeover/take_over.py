@@ -12,7 +12,15 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.takeover.changes import split_changes
-from kestrel_sql.kafka.takeover.internal import Feed, Serde, fed_graph, repartition_feed, table_feed
+from kestrel_sql.kafka.takeover.internal import (
+    Feed,
+    Serde,
+    fed_graph,
+    logger_of,
+    name_of,
+    repartition_feed,
+    table_feed,
+)
 from kestrel_sql.kafka.takeover.left import CHANGELOG, REPARTITION, Left
 from kestrel_sql.kafka.takeover.stores import Stores
 from kestrel_sql.operators.state_codec import dump_state
@@ -88,7 +96,6 @@ def _tables(
     graph: Graph, tasks: int, left: Left, serde: Serde, steps: Sequence[Step], stores: Stores
 ) -> tuple[Checkpoint, Sequence[Record]]:
     """The state that the rows of the source tables make when they pass through the query, and what it would write."""
-    (query_id,) = (plan.query_id for plan in graph.plans.values())
     feeds, records = [], []
     for step in steps:
         if isinstance(step, WindowedTableSourceV1):
@@ -97,11 +104,11 @@ def _tables(
             continue
         if step.source_schema.headers:
             raise QueryError("it reads a table with headers")
-        store = f"{step.query_context.removesuffix('/Source').replace('/', '-')}-Reduce"
+        store = f"{name_of(step).removesuffix('-Source')}-Reduce"
         topic = left.topic(f"{store}{CHANGELOG}")
         if topic is None:
             raise QueryError(f"the topic {left.prefix}{store}{CHANGELOG} with its state does not exist")
-        feeds.append(table_feed(step, _source(graph, query_id, step), topic, serde))
+        feeds.append(table_feed(step, _source(graph, step), topic, serde))
         kept = [record for record in left.latest(store) if record.value is not None]
         stores.keys[store] = len(kept)
         records += kept
@@ -114,20 +121,18 @@ def _tables(
     return process.checkpoint(), output.records
 
 
-def _source(graph: Graph, query_id: str, step: Step) -> SourceRead:
-    logger = f"processing.{query_id}.{step.query_context.replace('/', '.')}"
+def _source(graph: Graph, step: Step) -> SourceRead:
+    logger = logger_of(graph, step)
     return next(read for read in graph.sources if read.logger == logger and not read.silent)
 
 
 def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step]) -> dict[str, Feed]:
     """The feed of each repartition topic."""
     found: dict[str, Feed] = {}
-    by_logger = defaultdict(list)
-    (query_id,) = (plan.query_id for plan in graph.plans.values())
-    for step in steps:
-        by_logger[f"processing.{query_id}.{step.query_context.replace('/', '.')}"].append(step)
     for stateful in _operators(graph):
-        for step in by_logger[stateful.logger]:
+        for step in steps:
+            if logger_of(graph, step) != stateful.logger:
+                continue
             for side, source in enumerate(step.upstream):
                 for name, formats in _names(step, side, source):
                     topic = left.topic(f"{name}{REPARTITION}")
@@ -138,10 +143,10 @@ def _repartitions(graph: Graph, left: Left, serde: Serde, steps: Sequence[Step])
 
 def _names(step: Step, side: int, source: Step) -> Iterator[tuple[str, Formats]]:
     """The names that the repartition topic of an input of a step may have, and the formats of its records."""
-    own = step.query_context.replace("/", "-")
+    own = name_of(step)
     match source, step:
         case StreamGroupByV1() | StreamGroupByV2() | TableGroupByV1() | TableGroupByV2(), _:
-            yield source.query_context.replace("/", "-"), source.internal_formats
+            yield name_of(source), source.internal_formats
         case _, StreamStreamJoinV1():
             formats = (step.left_internal_formats, step.right_internal_formats)[side]
             yield f"{own}-{('left', 'right')[side]}", formats
