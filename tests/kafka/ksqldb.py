@@ -18,7 +18,7 @@ COMMAND = Path(__file__).resolve().parents[3] / "shared" / "oracle" / "server.sh
 PROPERTIES = (
     "auto.offset.reset=earliest",
     "processing.guarantee=exactly_once_v2",
-    "commit.interval.ms=500",
+    "commit.interval.ms=100",
     "num.stream.threads=1",
     # Kafka Streams does not leave its groups: so long they have members after its end.
     "ksql.streams.session.timeout.ms=10000",
@@ -34,11 +34,11 @@ def needs_ksqldb() -> None:
         pytest.skip(f"{COMMAND.parent} is absent: no server of ksqlDB is started")
 
 
-def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack) -> Server:
-    """Start a server; `end` stops it as its own scripts do."""
+def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack, *properties: str) -> Server:
+    """Start a server with further properties; `end` stops it as its own scripts do."""
     port, log = free_port(), folder / f"ksqldb-{service}.log"
     command = [str(COMMAND), "rest", servers, str(port), f"ksql.service.id={service}"]
-    command += PROPERTIES
+    command += [*PROPERTIES, *properties]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **_JVM})
     stack.enter_context(ending(process))

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
+from tests.kafka.ksqldb import needs_ksqldb, start_ksqldb
 from tests.kafka.servers import Server, Servers, eventually
-from tests.kafka.test_serve_adoption import COMMAND, started
 
 CASES = """
 tests:
@@ -52,14 +52,17 @@ pytestmark = pytest.mark.spark
 def test_cases_on_a_server_that_runs(
     kafka: KafkaConfig, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_ksqldb: bool
 ) -> None:
-    if is_ksqldb and not COMMAND.exists():
-        pytest.skip(f"{COMMAND.parent} is absent: no case ran on ksqlDB's server")
+    if is_ksqldb:
+        needs_ksqldb()
     file, new = tmp_path / "cases.yaml", tmp_path / "new.yaml"
     file.write_text(CASES)
     new.write_text(CASES.partition("  outputs:")[0])
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
-        server = started(servers) if is_ksqldb else servers.here(spark)
+        if is_ksqldb:
+            server = start_ksqldb(kafka.servers, servers.service, tmp_path, stack)
+        else:
+            server = servers.here(spark)
         eventually(server.is_up, server)
         before = topics(kafka)
         options = ["--ksqldb-server", server.url, "--kafka", kafka.servers]

@@ -59,6 +59,8 @@ STREAMS = {
 KINDS = {**dict.fromkeys(TABLES, "TABLE"), **dict.fromkeys(STREAMS, "STREAM"), "final": "TABLE"}
 OF_TABLES = ("table_groups", "tables", "foreign")
 KEYS = "abcdefgh"
+LESS_OFTEN = "commit.interval.ms=500"
+"""So many queries of two servers are busy with their transactions otherwise."""
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ def test_a_service_that_is_taken_over_writes_what_an_undisturbed_one_does(
         inputs, control = Inputs(kafka.servers, servers.service), f"c{servers.service}"
         create(kafka.servers, PARTITIONS, *inputs.topics)
         names = (servers.service, control)
-        ksqldb = [start_ksqldb(kafka.servers, name, tmp_path, stack) for name in names]
+        ksqldb = [start_ksqldb(kafka.servers, name, tmp_path, stack, LESS_OFTEN) for name in names]
         for server in ksqldb:
             eventually(server.is_up, server)
         first, second = (declare(server, name, inputs.prefix) for server, name in zip(ksqldb, names, strict=True))
