@@ -59,10 +59,7 @@ def test_cases_on_a_server_that_runs(
     new.write_text(CASES.partition("  outputs:")[0])
     with ExitStack() as stack:
         servers = Servers(kafka.servers, tmp_path, stack)
-        if is_ksqldb:
-            server = start_ksqldb(kafka.servers, servers.service, tmp_path, stack)
-        else:
-            server = servers.here(spark)
+        server = start_ksqldb(kafka.servers, servers.service, tmp_path, stack) if is_ksqldb else servers.here(spark)
         eventually(server.is_up, server)
         before = topics(kafka)
         options = ["--ksqldb-server", server.url, "--kafka", kafka.servers]
