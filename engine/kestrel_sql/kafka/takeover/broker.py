@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.consume import read_topics
+from kestrel_sql.kafka.client.consume import held_records, read_topics
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, committed_offsets
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left
+from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left, latest_of
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 
@@ -65,9 +66,12 @@ def read_left(
     sink: str,
 ) -> Left:
     """Read the internal topics of a query, which nobody writes any more; its topic `sink` is read if it is needed."""
+    topics = {topic for topic, _ in internal}
+    changelogs = [topic for topic in topics if topic.endswith(CHANGELOG)]
+    records = {topic: latest_of(chain.from_iterable(held_records(config, topic))) for topic in changelogs}
     return Left(
         prefix=f"{group}-",
-        records=read_topics(config, {topic for topic, _ in internal}),
+        records=records | read_topics(config, topics - records.keys()),
         committed=committed,
         sink=lambda: read_topics(config, [sink]).get(sink, []),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kestrel_sql.kafka.client.positions import Position
@@ -66,7 +66,8 @@ class Left:
 
     Attributes:
         prefix: what the names of its internal topics begin with.
-        records: the committed records of its internal topics by topic, sorted by partition and offset.
+        records: the committed records of its internal topics by topic, in the order of their offsets in each partition;
+            of changelogs those that count are enough, the last of each key.
         committed: how far it has read its sources and its repartition topics.
         sink: reads the committed records of its sink.
     """
@@ -88,12 +89,8 @@ class Left:
         )
 
     def latest(self, store: str) -> list[Record]:
-        """Return the last record of each key of a store in the order of their offsets, tombstones included."""
-        found: dict[tuple[int, bytes | None], Record] = {}
-        for record in self.records[f"{self.prefix}{store}{CHANGELOG}"]:
-            found.pop((record.partition, record.key), None)
-            found[record.partition, record.key] = record
-        return [*found.values()]
+        """Return the last record of each key of a store, tombstones included."""
+        return latest_of(self.records[f"{self.prefix}{store}{CHANGELOG}"])
 
     def unread(self, topic: str) -> list[Record]:
         """Return the records of a repartition topic that the query has written and not read."""
@@ -109,3 +106,12 @@ class Left:
         """Return up to which time (ms) the windows of a store have been emitted; None if none has."""
         times = [each.emitted.get(store) for (_, number), each in self.committed.items() if number == partition]
         return max((time for time in times if time is not None), default=None)
+
+
+def latest_of(records: Iterable[Record]) -> list[Record]:
+    """Return the last record of each key in each partition, in the order of their offsets."""
+    found: dict[tuple[int, bytes | None], Record] = {}
+    for record in records:
+        found.pop((record.partition, record.key), None)
+        found[record.partition, record.key] = record
+    return [*found.values()]
