@@ -76,7 +76,7 @@ def test_a_state_is_written_once_with_what_the_work_in_flight_gives(
     def left() -> Any:
         internal = internal_topics(offsets, group)
         committed = committed_of(kafka, group, internal)
-        found = read_left(kafka, group, committed, internal, sink)
+        found = read_left(offsets, group, committed, internal, sink)
         assert is_at_least_once(found, offsets.written(internal))
         return found
 

@@ -11,6 +11,8 @@ import pytest
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
+from kestrel_sql.kafka.takeover.left import Committed, Left
+from kestrel_sql.server.broker import adoption
 from kestrel_sql.server.broker import queries as supervision
 from kestrel_sql.server.broker.adoption import Adoption, StillRunsError, check_history
 from kestrel_sql.server.broker.queries import BrokerQueries
@@ -34,7 +36,8 @@ class Service:
         monkeypatch.setattr(BrokerQueries, "_run", self._run)
         monkeypatch.setattr(Adoption, "_committed", lambda *_: self.committed)
         monkeypatch.setattr(Adoption, "_check_idle", lambda *_: self._check_idle())
-        monkeypatch.setattr(Adoption, "_with_state", _cannot)
+        monkeypatch.setattr(Adoption, "_left", lambda *_: self._left())
+        monkeypatch.setattr(adoption, "_taken", _cannot)
         monkeypatch.setattr(supervision, "check_start", lambda *_, **__: None)
         monkeypatch.setattr(supervision, "_LOOK_S", -1)
 
@@ -63,6 +66,10 @@ class Service:
             adoption=Adoption(none, "s_", self.said.append, rebuilds=self.rebuilds),
         )
 
+    def _left(self) -> Left:
+        committed = {position: Committed(offset) for position, offset in self.committed.items()}
+        return Left(prefix="", records={}, committed=committed, sink=list)
+
     def _check_idle(self) -> None:
         if self.members:
             raise StillRunsError("it has members")
@@ -90,7 +97,7 @@ class Service:
         self.started.append(dict(prepared.stored.start))
 
 
-def _cannot(*_: object) -> Prepared:
+def _cannot(*_: object) -> None:
     raise QueryError("it has a store of another kind")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
@@ -59,14 +60,14 @@ def _metadata(committed: TopicPartition) -> bytes:
 
 
 def read_left(
-    config: KafkaConfig,
+    offsets: BrokerOffsets,
     group: str,
     committed: Mapping[Position, Committed],
     internal: Sequence[Position],
     sink: str,
 ) -> Left:
     """Read the internal topics of a query, which nobody writes any more; its topic `sink` is read if it is needed."""
-    topics = {topic for topic, _ in internal}
+    config, topics = offsets.config, {topic for topic, _ in internal}
     changelogs = [topic for topic in topics if topic.endswith(CHANGELOG)]
     records = {topic: latest_of(chain.from_iterable(held_records(config, topic))) for topic in changelogs}
     return Left(
@@ -74,6 +75,8 @@ def read_left(
         records=records | read_topics(config, topics - records.keys()),
         committed=committed,
         sink=lambda: read_topics(config, [sink]).get(sink, []),
+        first=offsets.first(internal),
+        now=int(time.time() * 1000),
     )
 
 

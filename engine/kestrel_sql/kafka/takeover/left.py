@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.topics.records import Record
+from kestrel_sql.types.time_units import DAY_MS
 
 CHANGELOG, REPARTITION = "-changelog", "-repartition"
 
@@ -70,12 +71,16 @@ class Left:
             of changelogs those that count are enough, the last of each key.
         committed: how far it has read its sources and its repartition topics.
         sink: reads the committed records of its sink.
+        first: the offset of the oldest record of each partition of its internal topics.
+        now: the time (ms) at which it was read.
     """
 
     prefix: str
     records: Mapping[str, Sequence[Record]]
     committed: Mapping[Position, Committed]
     sink: Callable[[], Sequence[Record]]
+    first: Mapping[Position, int] = field(default_factory=dict)
+    now: int = 0
 
     def topic(self, name: str) -> str | None:
         """Return the internal topic with a name, None if the query has none."""
@@ -91,6 +96,15 @@ class Left:
     def latest(self, store: str) -> list[Record]:
         """Return the last record of each key of a store, tombstones included."""
         return latest_of(self.records[f"{self.prefix}{store}{CHANGELOG}"])
+
+    def lost(self, store: str) -> list[int]:
+        """Return the partitions of a store of which the broker has deleted records that may count still.
+
+        It deletes those of windows by their timestamps, a day later than ksqlDB forgets them, if time is that of today.
+        """
+        topic = f"{self.prefix}{store}{CHANGELOG}"
+        begun = sorted(partition for (name, partition), first in self.first.items() if name == topic and first > 0)
+        return [partition for partition in begun if (self.time(partition) or 0) < self.now - DAY_MS]
 
     def unread(self, topic: str) -> list[Record]:
         """Return the records of a repartition topic that the query has written and not read."""

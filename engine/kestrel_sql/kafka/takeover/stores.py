@@ -254,6 +254,12 @@ class Stores:
         """The records of a store that are no tombstones."""
         if self.left.topic(f"{store}{CHANGELOG}") is None:
             raise QueryError(f"the topic {self.left.prefix}{store}{CHANGELOG} with its state does not exist")
+        lost = self.left.lost(store)
+        if lost:
+            raise QueryError(
+                f"the broker has deleted records of {self.left.prefix}{store}{CHANGELOG} by their timestamps, in the "
+                f"partitions {', '.join(map(str, lost))}"
+            )
         kept = [record for record in self.left.latest(store) if record.value is not None]
         self.keys[store] = len(kept)
         return kept

@@ -167,7 +167,7 @@ class Adoption:
         is_final = has_final_windows(pipeline.graph)
         committed = self._asked(group, lambda: committed_of(self.config, group, read, is_final=is_final))
         (sink,) = pipeline.sinks
-        return read_left(self.config, group, committed, internal, sink.topic)
+        return read_left(offsets, group, committed, internal, sink.topic)
 
     def _anew(
         self, prepared: Prepared, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError

@@ -6,6 +6,7 @@ import json
 import struct
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,7 @@ from kestrel_sql.kafka.takeover.take_over import Taken, take_over
 from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.session.session import Session
 from kestrel_sql.topics.records import Record
+from kestrel_sql.types.time_units import DAY_MS
 
 SOURCES = """
 CREATE STREAM s (k STRING KEY, v INT, c STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);
@@ -41,6 +43,7 @@ class Query:
     left: dict[str, list[Record]] = field(default_factory=dict)
     committed: dict[Position, Committed] = field(default_factory=dict)
     sink: list[Record] = field(default_factory=list)
+    first: dict[Position, int] = field(default_factory=dict)
 
     def add(self, topic: str, *records: tuple[bytes, Any, int]) -> None:
         """Add records: key, value as JSON or bytes, timestamp."""
@@ -50,7 +53,14 @@ class Query:
             own.append(Record(topic=f"q-{topic}", key=key, value=data, timestamp=timestamp, offset=len(own)))
 
     def taken(self) -> Taken:
-        left = Left(prefix="q-", records=self.left, committed=self.committed, sink=lambda: self.sink)
+        left = Left(
+            prefix="q-",
+            records=self.left,
+            committed=self.committed,
+            sink=lambda: self.sink,
+            first=self.first,
+            now=2 * DAY_MS + 1,
+        )
         return take_over(self._graph(), 1, left, lambda spec: spec)
 
     def goes_on(self, *rows: tuple[str, str, Any, int]) -> Sequence[tuple[bytes | None, Any, int]]:
@@ -238,6 +248,16 @@ def test_a_record_of_a_store_that_cannot_be_read_is_named() -> None:
     query = Query("CREATE TABLE r AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;")
     query.add(AGGREGATE, (b"a", group([1], K="a"), 5), (b"b", b"{", 5))
     with pytest.raises(QueryError, match="partition 0, offset 1"):
+        query.taken()
+
+
+@pytest.mark.parametrize(("time", "is_lost"), [(DAY_MS, True), (2 * DAY_MS, False)])
+def test_windows_that_the_broker_has_deleted_by_their_time_are_missed(time: int, is_lost: bool) -> None:
+    query = Query("CREATE TABLE r AS SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY k;")
+    query.add(AGGREGATE)
+    query.committed["s", 0] = Committed(9, time)
+    query.first["q-" + AGGREGATE, 0] = 4
+    with pytest.raises(QueryError, match="deleted records") if is_lost else nullcontext():
         query.taken()
 
 
