@@ -355,7 +355,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
         eventually(lambda: len(read(kafka.servers, f"{servers.service}out", 1)) == 1, server)
         said = " ".join(server.said().split())
         assert f"{query} goes on from the offsets that ksqlDB committed" in said
-        assert "has state: it reads" in said
+        assert "had read nothing: it reads" in said
         server = taken_over(servers, server, spark)
         assert server.query("SELECT s FROM sums WHERE id = 1;") == [[10]]
         assert server.query("SELECT n FROM events EMIT CHANGES LIMIT 4;") == [[1], [2], [3], [4]]

@@ -122,6 +122,7 @@ class Adoption:
             return replace(prepared, stored=replace(stored, start={**stored.start, **committed}))
         first = offsets.first(stored.start)
         if not any(committed.values()):
+            self.say(f"{stored.id} had read nothing: it reads {', '.join(stored.sources)} from the beginning")
             return replace(prepared, stored=replace(stored, start=first))
         left = self._left(prepared, offsets, group)
         read = {position: left.committed[position].offset for position in committed}
