@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -166,7 +167,7 @@ class Stores:
                 _expire(part, operator.retention_ms)
         if len(names) > len(formats):
             self._wait(operator, stateful, step, names[-1], found)
-        return self._packed(operator, found)
+        return found
 
     def _wait(
         self, operator: StreamStreamJoin, stateful: Stateful, step: StreamStreamJoinV1, name: str, found: States
@@ -189,7 +190,8 @@ class Stores:
             packed = operator.key_bytes(key)
             values = [list(read_value(data) or ()) for data in _listed(record.value or b"")]
             pending["rows"].setdefault(packed, {})[timestamp] = [list(key), None, values]
-            pending["ages"].append([timestamp, packed])
+            # A sorted list is also a heap.
+            insort(pending["ages"], [timestamp, packed])
 
     def _buffers(self, stateful: Stateful) -> list[str]:
         """The stores of a join: of the left side as built, of the right side, and that of rows without a partner."""
@@ -316,4 +318,4 @@ def _expire(part: dict[str, Any], retention_ms: int) -> None:
     oldest = part["newest"] - retention_ms + 1
     rows = {key: [row for row in kept if row[0] >= oldest] for key, kept in part["rows"].items()}
     part["rows"] = {key: sorted(kept, key=lambda row: row[0]) for key, kept in rows.items() if kept}
-    part["ages"] = [age for age in part["ages"] if age[0] >= oldest]
+    part["ages"] = sorted(age for age in part["ages"] if age[0] >= oldest)
