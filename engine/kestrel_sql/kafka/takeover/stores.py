@@ -25,7 +25,7 @@ from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAg
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.group import STATES, Group
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
-from kestrel_sql.operators.operator import Key, PacksState, State
+from kestrel_sql.operators.operator import Key, State
 from kestrel_sql.operators.tables.stream_time import StreamTime
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
@@ -280,7 +280,7 @@ class Stores:
         emitted = self.left.emitted(_store_of(step), task) if final else None
         return emitted is not None and end <= emitted
 
-    def _packed(self, operator: PacksState, found: States) -> States:
+    def _packed(self, operator: TimeWindowAggregate | SessionWindowAggregate, found: States) -> States:
         for own in found.values():
             operator.pack(own)
         return found
