@@ -3,8 +3,9 @@
     INTO=docs/reliability.md python -m tests.bench leaks
 
 Environment variables, with what they are by default: COUNT=2000, the push queries, and as many queries that are made
-and dropped; PLACES="memory broker", where. Prints threads, descriptors and resident memory of the server's process, and
-on a broker of its JVM, after the first, and ten times on the way; then a table of them for each place.
+and dropped; AT_ONCE=4, how many of them at a time; PLACES="memory broker", where. Prints threads, descriptors and
+resident memory of the server's process, and on a broker of its JVM, after the first few, and ten times on the way; then
+a table of them for each place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.kafka.helpers import environment
 from tests.kafka.processes import ending, jvm_of, kill
 from tests.kafka.servers import Server, Servers, eventually, free_port
 
-COUNT = int(os.environ.get("COUNT", "2000"))
+COUNT, AT_ONCE = int(os.environ.get("COUNT", "2000")), int(os.environ.get("AT_ONCE", "4"))
 PLACES = os.environ.get("PLACES", "memory broker").split()
 
 _MADE = {
@@ -76,13 +78,13 @@ def _measure(server: Server, prefix: str, place: str) -> None:
             f" WITH (KAFKA_TOPIC='{prefix}{name}', VALUE_FORMAT='JSON', PARTITIONS=1);"
         )
     server.ksql("INSERT INTO s VALUES (1, 1); INSERT INTO r VALUES (1, 1);")
-    run(server, f"{prefix}made", [0])
-    rows = [_row(1, server, place)]
+    run(server, f"{prefix}made", range(AT_ONCE))
+    rows = [_row(AT_ONCE, server, place)]
     step = max(1, COUNT // 10)
-    for first in range(1, COUNT + 1, step):
-        end = min(first + step, COUNT + 1)
+    for first in range(AT_ONCE, COUNT, step):
+        end = min(first + step, COUNT)
         run(server, f"{prefix}made", range(first, end))
-        rows.append(_row(end - 1, server, place))
+        rows.append(_row(end, server, place))
     processes = ("Server", "JVM")[: len(rows[0]) - 1]
     write_table(f"leaks-{place}", ("Of each", *(f"{each}: threads, descriptors, MB" for each in processes)), rows)
 
@@ -95,18 +97,22 @@ def _row(count: int, server: Server, place: str) -> tuple[str, ...]:
 
 
 def run(server: Server, topic: str, numbers: Iterable[int]) -> None:
-    """Start and end a push query, then a persistent one with a numbered topic, again and again; each tenth has state."""
-    for number in numbers:
+    """Start and end a push query, then a persistent one with a numbered topic, again and again; two of ten have state."""
+
+    def one(number: int) -> None:
         server.query("SELECT id FROM s EMIT CHANGES LIMIT 1;")
         kind, select = _MADE.get(number % 10, _MADE[0])
-        made = server.ksql(f"CREATE {kind} made WITH (KAFKA_TOPIC='{topic}{number}') AS {select};")
+        made = server.ksql(f"CREATE {kind} made{number} WITH (KAFKA_TOPIC='{topic}{number}') AS {select};")
         query = made[0]["commandStatus"]["queryId"]
         try:
-            eventually(lambda: len(server.query("SELECT id FROM made LIMIT 1;")) == 1, server)
+            eventually(lambda: len(server.query(f"SELECT id FROM made{number} LIMIT 1;")) == 1, server)
         except AssertionError:
             print(f"query {number}: {server.ksql(f'EXPLAIN {query};')}", flush=True)
             raise
-        server.ksql(f"TERMINATE {query}; DROP {kind} made DELETE TOPIC;")
+        server.ksql(f"TERMINATE {query}; DROP {kind} made{number} DELETE TOPIC;")
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(one, numbers))
 
 
 def figures(server: Server, place: str) -> list[str]:

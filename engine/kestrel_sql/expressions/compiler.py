@@ -22,8 +22,9 @@ from kestrel_sql.functions.values.casts import caster
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.like import like_pattern
 from kestrel_sql.functions.values.operators import arithmetic, comparison, item_equality, negation
+from kestrel_sql.functions.values.size_limits import check_made
 from kestrel_sql.java.numbers import round_decimal
-from kestrel_sql.java.regex.time_limit import TimeLimitError, check_work
+from kestrel_sql.java.regex.time_limit import TimeLimitError, WorkTimeError, check_work, is_limited
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.chains import chain
@@ -108,6 +109,7 @@ def mapped(
         without: the result where a NULL is passed on.
         retry: whether the function may be called a second time with the same arguments.
     """
+    body = _checked(body) if is_limited() else body
     whole = nulls is Nulls.BODY or not any(None in column for column in operands)
     if retry and not failures and (whole or nulls):
         try:
@@ -126,9 +128,22 @@ def mapped(
             continue
         try:
             found[at] = body(*values)
+        except WorkTimeError:
+            raise
         except Exception as error:  # noqa: BLE001 - any exception of a function is a failure of its row
             failures[at] = error.with_traceback(None)
     return found
+
+
+def _checked(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Count what a function makes as work for one request."""
+
+    def run(*values: Any) -> Any:
+        found = body(*values)
+        check_made(found, values)
+        return found
+
+    return run
 
 
 def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:

@@ -11,6 +11,8 @@ from kestrel_sql.types.sql_types import SqlType
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+_MOST_DIGITS = 4_300
+"""Python reads no whole number of more digits, but looks through all of them first."""
 
 EXACT = decimal.Context(
     prec=400,
@@ -25,6 +27,7 @@ _DIGIT = r"(?![\U00010000-\U0010ffff])\d"
 """A digit of any script that Java writes as one unit of UTF-16, as `Character.digit` takes it."""
 _INTEGER = re.compile(rf"[+-]?(?:{_DIGIT})+")
 _DECIMAL = re.compile(rf"[+-]?((?:{_DIGIT})+\.?(?:{_DIGIT})*|\.(?:{_DIGIT})+)([eE][+-]?(?:{_DIGIT})+)?")
+_ASCII_DECIMAL = re.compile(r"[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 _DOUBLE = re.compile(r"([+-]?)(?:(NaN)|(Infinity)|((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _HEX_DOUBLE = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?", re.ASCII)
 JAVA_BLANKS = "".join(map(chr, range(33)))
@@ -138,7 +141,7 @@ def parse_long(text: str) -> int:
 
 
 def _parse_integer(text: str, low: int, high: int) -> int:
-    if _INTEGER.fullmatch(text):
+    if len(text) <= _MOST_DIGITS and _INTEGER.fullmatch(text):
         value = int(text)
         if low <= value <= high:
             return value
@@ -167,7 +170,7 @@ def parse_decimal(text: str) -> decimal.Decimal:
     Raises:
         ValueError: the text is not a number, or its exponent is out of Java's range.
     """
-    if not _DECIMAL.fullmatch(text):
+    if not (_ASCII_DECIMAL if text.isascii() else _DECIMAL).fullmatch(text):
         raise ValueError(f"Not a decimal number: {text!r}")
     try:
         return decimal.Decimal(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -12,19 +12,18 @@ from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError, attach_span
+from kestrel_sql.java.regex.time_limit import is_limited
 from kestrel_sql.plan.copartitioning import check_partitions
-from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.execution import Carrier, Execution, ProcessCarrier
 from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
-from kestrel_sql.queries.running import RunningQueries
+from kestrel_sql.queries.running import RunningQueries, Turn
 from kestrel_sql.queries.topic_rules import TopicRule, declare_topic, partition_in
-from kestrel_sql.queries.transient import QueryKind, TransientQuery, answer_with, is_scalable, plan_query
+from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, answer_with, is_scalable, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.nodes.admin import ControlQuery
@@ -35,6 +34,9 @@ from kestrel_sql.topics.records import LogEntry, Record
 
 _MOMENT_S = 0.05
 """The interval (s) at which a waiting statement checks its condition."""
+
+_MOST_ROWS = 1_000_000
+"""How many rows a request may have of a query that runs for it: 0.3 GB."""
 
 
 @dataclass(slots=True)
@@ -156,7 +158,7 @@ class MemoryEngine:
             return found
         execution = self._open(self.run_of(planned, config))
         try:
-            return self.answer_from(planned, execution.advance(found), execution.window)
+            return answer_with(planned, self._rows(planned, execution, found))
         finally:
             execution.close()
 
@@ -189,19 +191,6 @@ class MemoryEngine:
     def run_of(self, planned: TransientQuery, config: Config) -> QueryRun:
         """Return the run of a query that state cannot answer."""
         return QueryRun(plan=planned.plan, settings=config, serde=self.session.serde())
-
-    def answer_from(self, planned: TransientQuery, output: Output, window: WindowInfo | None) -> Answer:
-        """Return the answer of a query that ran; `window` is that of its key.
-
-        Raises:
-            QueryError: the query failed, or could not read a record of its table.
-        """
-        self.log += output.log
-        table = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
-        fatal = standing_error(output.log, table)
-        if fatal is not None:
-            raise QueryError(fatal.text)
-        return answer_with(planned, planned.rows(output.records, window))
 
     def define(self, planned: Executed) -> Executed:
         """Execute a statement that is planned, and update topics and queries.
@@ -297,6 +286,32 @@ class MemoryEngine:
         query_id = f"transient_{query.source.name}_{self._asked}"
         self._asked += 1
         return self.answer(self.plan(query, self.session.config, query_id), self.session.config)
+
+    def _rows(self, planned: TransientQuery, execution: Execution, records: Sequence[Record]) -> list[Row]:
+        """Return what a query makes of records; for a request in pieces, which hold little beside their rows.
+
+        Raises:
+            QueryError: the query failed, could not read a record of its table, or has too many rows for a request.
+        """
+        table = self.session.catalog.sources.get(planned.source) if planned.kind is QueryKind.PULL_TABLE else None
+        rows: list[Row] = []
+        at, turn = 0, Turn(1 if is_limited() else max(1, len(records)))
+        while at < len(records) and not planned.is_full(rows):
+            begun, piece = time.monotonic(), records[at : at + turn.size]
+            output = execution.advance(piece)
+            self.log += output.log
+            fatal = standing_error(output.log, table)
+            if fatal is not None:
+                raise QueryError(fatal.text)
+            rows += planned.rows(output.records, execution.window)
+            if is_limited() and len(rows) > _MOST_ROWS:
+                raise QueryError(
+                    f"An answer has at most {_MOST_ROWS} rows",
+                    hint="say with LIMIT how many are wanted, or push them with EMIT CHANGES",
+                )
+            at += len(piece)
+            turn.took(len(piece), time.monotonic() - begun)
+        return rows[: planned.limit]
 
     def _table(self, source: Source) -> TableReader | None:
         """Return a reader of a table for pull queries; None if its query has had no input."""

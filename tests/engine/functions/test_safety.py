@@ -14,8 +14,9 @@ from kestrel_sql.functions.library.text import regex
 from kestrel_sql.functions.values.like import like_pattern
 from kestrel_sql.functions.values.size_limits import MAX_SIZE
 from kestrel_sql.java.regex import time_limit
-from kestrel_sql.java.regex.time_limit import TimeLimitError
-from tests.engine.functions.values import outcome
+from kestrel_sql.java.regex.time_limit import TimeLimitError, WorkTimeError, work_limit
+from kestrel_sql.types import sql_types as t
+from tests.engine.functions.values import outcome, outcomes
 
 SLOW_PATTERNS = (
     ("(a+)+$", "a" * 40 + "!"),
@@ -124,6 +125,8 @@ def test_slow_patterns_are_stopped_in_any_thread_and_stop_no_other(function):
         ("REGEXP_REPLACE", ("(a+){2}", "aaaa" * 50)),
         ("REGEXP_SPLIT_TO_ARRAY", ("(,+)*", "1,,2")),
         ("REGEXP_EXTRACT", ("(a+)+(", "a")),
+        ("REGEXP_EXTRACT", ("[" * 5_000, "a")),
+        ("REGEXP_EXTRACT", ("(" * 5_000, "a")),
     ],
 )
 def test_threads_get_what_the_main_thread_gets(function, arguments):
@@ -194,6 +197,44 @@ def test_the_first_timeout_ends_a_lambda_over_many_items():
     start = time.process_time()
     assert outcome(text) == (None, True)
     assert time.process_time() - start < 1
+
+
+@pytest.mark.rules("R14.6")
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("LPAD(V, 1048577, 'x')", "a"),
+        ("V || V", "a" * 600_000),
+        ("CONCAT(V, V)", "a" * 600_000),
+        ("TRANSFORM(ARRAY[1], i => LPAD(V, 1048577, 'x'))", "a"),
+        ("GENERATE_SERIES(1, CAST(V AS INT))", "65537"),
+    ],
+)
+def test_the_work_for_one_request_makes_no_large_values(text, column):
+    def is_error():
+        ((_, fails),) = outcomes(text, {"V": t.STRING}, [{"V": column}])
+        return fails
+
+    assert not is_error()
+    with work_limit(60):
+        assert is_error()
+
+
+@pytest.mark.rules("R14.6")
+def test_the_work_for_one_request_may_compute_with_large_arguments():
+    with work_limit(60):
+        found = outcomes("LEN(UCASE(REPLACE(V, 'ab', 'c')))", {"V": t.STRING}, [{"V": "ab" * 2_000_000}])
+    assert found == [(2_000_000, False)]
+
+
+@pytest.mark.rules("R14.6")
+def test_the_work_for_one_request_has_a_limit_of_memory(monkeypatch):
+    monkeypatch.setattr(time_limit, "MOST_MADE", 20 << 20)
+    text = "ARRAY_LENGTH(TRANSFORM(GENERATE_SERIES(1, {}), i => LPAD('a', 1000000, 'b')))"
+    with work_limit(60):
+        assert outcome(text.format(10)) == (10, False)
+        with pytest.raises(WorkTimeError, match="more than 20 MB of large values"):
+            outcome(text.format(20))
 
 
 @pytest.mark.parametrize("pattern", ["%a" * 20 + "%b", "%a%a%a%", "_%" * 20 + "b", "%" * 200 + "b", "%ab%ab%ab%c"])

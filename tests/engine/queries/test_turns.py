@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from kestrel_sql.admin.answer import Answer
+from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.errors import QueryError
 from kestrel_sql.java.regex.time_limit import WorkTimeError, work_limit
+from kestrel_sql.process.execution import ProcessExecution
+from kestrel_sql.queries import engine as queries
 from kestrel_sql.queries.running import Turn
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.session.session import Session
@@ -58,6 +65,48 @@ def test_a_pull_query_of_many_rows_a_record_ends_in_time() -> None:
     planned = engine.plan(parsed.statement, engine.session.config, "q")
     with work_limit(0.1), pytest.raises(WorkTimeError):
         engine.pull(planned, engine.session.config)
+
+
+def asked(text: str, count: int) -> Answer:
+    """Ask a pull query of so many records, as work for a request."""
+    engine = ServedEngine(Session(), by_time=True)
+    *made, parsed = engine.parse(f"{TEXT} {text}")
+    for each in made:
+        engine.define(engine.session.plan(each))
+    for number in range(count):
+        engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
+    assert isinstance(parsed.statement, Query)
+    with work_limit(60):
+        return engine.pull(engine.plan(parsed.statement, engine.session.config, "q"), engine.session.config)
+
+
+@pytest.mark.rules("R14.6")
+def test_a_pull_query_reads_no_further_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    advance, read = ProcessExecution.advance, list[int]()
+
+    def note(execution: ProcessExecution, records: Sequence[Record]) -> Output:
+        read.append(len(records))
+        return advance(execution, records)
+
+    monkeypatch.setattr(ProcessExecution, "advance", note)
+    found = asked("SELECT EXPLODE(GENERATE_SERIES(1, 10)) AS n FROM s LIMIT 11;", 1_000)
+    assert [row for (row,) in found.rows] == [*range(1, 11), 1]
+    assert found.limited
+    assert sum(read) <= 3
+
+
+@pytest.mark.rules("R14.6")
+def test_an_answer_has_a_limit_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_MOST_ROWS", 100)
+    with pytest.raises(QueryError, match="An answer has at most 100 rows") as caught:
+        asked("SELECT EXPLODE(GENERATE_SERIES(1, 10)) AS n FROM s;", 1_000)
+    assert "LIMIT" in (caught.value.hint or "")
+
+
+@pytest.mark.rules("R14.6")
+def test_a_request_makes_few_rows_of_one() -> None:
+    assert len(asked("SELECT EXPLODE(GENERATE_SERIES(1, 65536)) AS n FROM s;", 1).rows) == 65_536
+    assert asked("SELECT EXPLODE(GENERATE_SERIES(1, 65537)) AS n FROM s;", 1).rows == ()
 
 
 @pytest.mark.rules("R14.5")

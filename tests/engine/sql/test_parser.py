@@ -12,7 +12,7 @@ from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS, NON_RESERVED, RESERVED, STATEMENT_STARTS
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
-from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS, MAX_TOKENS
+from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_LETTERS, MAX_TERMS, MAX_TOKENS
 from kestrel_sql.sql.parse.parser import (
     grammar,
     parse_columns,
@@ -95,6 +95,16 @@ def test_exact_literals_are_expanded_to_plain_digits() -> None:
 
 NESTED = [("ABS(", ")"), ("NOT ", ""), ("ARRAY[", "]"), ("(1 + ", ")"), ("CAST(", " AS INT)")]
 CHAINS = ("+", "%", "OR", "AND", "||")
+
+
+@pytest.mark.rules("R14.6")
+@pytest.mark.parametrize(("start", "end"), [("", ""), ("'", "'"), ("`", "`"), ("1", "")])
+def test_a_word_has_a_limit_of_letters(start: str, end: str) -> None:
+    letters = "1" * (MAX_LETTERS + 1 - len(start) - len(end))
+    with pytest.raises(SqlSyntaxError, match="A word, number or text may have 1048576 letters") as caught:
+        parse_script(f"SELECT\n {start}{letters}{end} FROM s;")
+    assert caught.value.span is not None
+    assert caught.value.span.line == 2
 
 
 @pytest.mark.rules("L2.13")

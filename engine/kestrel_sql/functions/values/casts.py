@@ -10,6 +10,7 @@ from typing import Any
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
+from kestrel_sql.java.letters import lower
 from kestrel_sql.java.numbers import (
     JAVA_BLANKS,
     ROUNDING,
@@ -180,7 +181,7 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.DOUBLE, Base.INTEGER): lambda value: saturating_int(value, 32),
     (Base.DOUBLE, Base.BIGINT): lambda value: saturating_int(value, 64),
     (Base.DOUBLE, Base.STRING): java_double,
-    (Base.STRING, Base.BOOLEAN): lambda value: value.strip(JAVA_BLANKS).lower() in _TRUE,
+    (Base.STRING, Base.BOOLEAN): lambda value: lower(value.strip(JAVA_BLANKS)) in _TRUE,
     (Base.STRING, Base.INTEGER): _stripped(parse_int),
     (Base.STRING, Base.BIGINT): _stripped(parse_long),
     (Base.STRING, Base.DOUBLE): _to_double,

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from sys import getsizeof
+from typing import Any
+
+from kestrel_sql.java.regex.time_limit import check_work
+
 MAX_SIZE = 1 << 24
 """The limit of characters or bytes of a value: 16 times the default limit of a Kafka record."""
 MAX_ITEMS = 1 << 20
 """The limit of items of an array."""
+_SHARE = 1 << 4
+"""By what the work for one request divides these limits: everybody waits while a function computes with a large value.
+"""
+_SMALL = 1 << 10
+"""Up to how many bytes a value does not count."""
 
 
 class TooLargeError(ValueError):
@@ -20,3 +31,19 @@ def check_size(size: int, limit: int = MAX_SIZE) -> None:
     """
     if size > limit:
         raise TooLargeError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
+
+
+def check_made(value: Any, arguments: Sequence[Any]) -> None:
+    """Count a value that the work for one request has made; reject a large one that is larger than each argument.
+
+    Raises:
+        TooLargeError: it is too large.
+        WorkTimeError: all of them take too much memory, or too long.
+    """
+    made = getsizeof(value)
+    check_work(made if made > _SMALL else 0)
+    if made > _SMALL and isinstance(value, str | bytes | list | dict):
+        limit = (MAX_SIZE if isinstance(value, str | bytes) else MAX_ITEMS) // _SHARE
+        if len(value) > limit:
+            sizes = (len(each) for each in arguments if isinstance(each, str | bytes | list | dict))
+            check_size(len(value), max(limit, *sizes))

@@ -66,7 +66,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """
     try:
         return re.compile(_Translator(pattern).run(), re.ASCII)
-    except (re.error, OverflowError, IndexError) as error:
+    except (re.error, OverflowError, IndexError, RecursionError) as error:
         raise BadPatternError(f"bad regular expression {pattern!r}: {error}") from None
 
 

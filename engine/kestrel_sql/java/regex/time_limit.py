@@ -32,7 +32,11 @@ class TimeLimitError(ValueError):
 
 
 class WorkTimeError(TimeLimitError):
-    """The work for one request exceeded its time limit."""
+    """The work for one request exceeded its limit of time or of memory."""
+
+
+MOST_MADE = 1 << 29
+"""How many bytes the large values may take, all together, that the work for one request makes."""
 
 
 LIMITED: dict[str, Callable[..., Any]] = {}
@@ -43,23 +47,35 @@ _work = threading.local()
 
 @contextmanager
 def work_limit(seconds: float) -> Iterator[None]:
-    """Let `check_work` fail in this thread once this many seconds have passed."""
-    _work.deadline, _work.seconds = time.monotonic() + seconds, seconds
+    """Let `check_work` fail in this thread once this many seconds have passed, or too much was made."""
+    _work.deadline, _work.seconds, _work.made = time.monotonic() + seconds, seconds, 0
     try:
         yield
     finally:
         _work.deadline = None
 
 
-def check_work() -> None:
-    """Check the limit of this thread's work; for the loops that a user's text can make long.
+def is_limited() -> bool:
+    """Whether this thread works for one request."""
+    return getattr(_work, "deadline", None) is not None
+
+
+def check_work(made: int = 0) -> None:
+    """Check the limits of this thread's work, which has `made` so many bytes more.
+
+    For the loops that a user's text can make long.
 
     Raises:
-        WorkTimeError: its time is over.
+        WorkTimeError: its time is over, or it has made too much.
     """
     deadline = getattr(_work, "deadline", None)
-    if deadline is not None and time.monotonic() > deadline:
+    if deadline is None:
+        return
+    if time.monotonic() > deadline:
         raise WorkTimeError(f"The statement takes more than {_work.seconds:g} seconds")
+    _work.made += made
+    if _work.made > MOST_MADE:
+        raise WorkTimeError(f"The statement makes more than {MOST_MADE >> 20} MB of large values")
 
 
 @dataclass(slots=True)

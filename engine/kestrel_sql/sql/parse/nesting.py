@@ -18,6 +18,9 @@ MAX_TERMS = 5_000
 MAX_TOKENS = 100_000
 """How many words and signs a statement may have; 10,000 columns take 30,000 of them, and 10,000 values 20,000."""
 
+MAX_LETTERS = 1 << 20
+"""How many letters a word, number or text may have: no more fit into a message as Kafka limits it by default."""
+
 MAX_FILLED = 1_000_000
 """How many letters the variables of a statement may stand for: their values may stand for others in turn."""
 

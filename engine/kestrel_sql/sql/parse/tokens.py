@@ -13,7 +13,7 @@ from lark.lexer import LexerState
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
-from kestrel_sql.sql.parse.nesting import MAX_FILLED, MAX_TOKENS, too_large
+from kestrel_sql.sql.parse.nesting import MAX_FILLED, MAX_LETTERS, MAX_TOKENS, too_large
 from kestrel_sql.sql.parse.variables import Variables
 
 
@@ -76,7 +76,7 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
     A character that starts no token costs its statement, which has an `error`; the next one is read as usual.
 
     Raises:
-        SqlSyntaxError: a statement has too many tokens.
+        SqlSyntaxError: a statement has too many or too large tokens.
     """
     current: list[Token] = []
     state = LexerState(TextSlice(text, 0, len(text)))
@@ -87,6 +87,10 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
                     current.append(token)
                     if len(current) > MAX_TOKENS:
                         raise too_large(span_of(token))
+                    if len(token) > MAX_LETTERS:
+                        raise SqlSyntaxError(
+                            f"A word, number or text may have {MAX_LETTERS} letters", span=span_of(token)
+                        )
                     continue
                 # A semicolon without a statement is one that does not parse.
                 current = current or [token]

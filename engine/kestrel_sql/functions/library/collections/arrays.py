@@ -9,6 +9,7 @@ from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.functions.values.equality import distinct, equality_key, sort_key
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
+from kestrel_sql.java.letters import upper
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import whole
 from kestrel_sql.types.sql_types import BYTES, DATE, INTEGER, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
@@ -160,7 +161,7 @@ def array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") ->
 
     Example: ARRAY_SORT(ARRAY[3, 1, NULL, 2], 'DESC') -> ARRAY[3, 2, 1, NULL]
     """
-    word = (direction or "").upper()
+    word = upper(direction or "")
     if items is None or word not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
         return None
     if not _is_ordered(types) and sum(item is not None for item in items) > 1:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.functions.values.equality import hash_map
+from kestrel_sql.java.letters import lower
 
 Entries = list[dict[str, Any] | None]
 
@@ -51,6 +52,6 @@ def convert_from(data: bytes, encoding: str) -> str:
 
     Example: CONVERT_FROM(TO_BYTES('6769c3a1', 'hex'), 'utf8') -> 'giá'
     """
-    if encoding.lower() not in _UTF8:
+    if lower(encoding) not in _UTF8:
         raise ValueError(f"unknown encoding {encoding}")
     return data.decode("utf-8")

@@ -6,20 +6,21 @@ import struct
 from typing import Any
 
 from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.java.letters import upper
 
 _ORDERS = {"BIG_ENDIAN": ">", "LITTLE_ENDIAN": "<"}
 
 
 def _unpacked(code: str, value: bytes | None, order: str | None) -> Any:
     # ksqlDB looks at the order before it looks at the bytes: no bytes in an order that is none are an error, too.
-    if order is None or order.upper() not in _ORDERS:
+    if order is None or upper(order) not in _ORDERS:
         raise ValueError(f"Byte order must be BIG_ENDIAN or LITTLE_ENDIAN, but is {order}")
     if value is None:
         return None
     size = struct.calcsize(f">{code}")
     if len(value) != size:
         raise ValueError(f"Number of bytes must be equal to {size}, but found {len(value)}")
-    return struct.unpack(_ORDERS[order.upper()] + code, value)[0]
+    return struct.unpack(_ORDERS[upper(order)] + code, value)[0]
 
 
 def _signatures(result: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java import fdlibm
+from kestrel_sql.java.letters import lower
 from kestrel_sql.java.numbers import JAVA_BLANKS
 
 # Arrow and Python call the same C library, so they return the same digits.
@@ -266,7 +267,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str |
 
     Example: ROUND(GEO_DISTANCE(37.4E0, -122.1E0, 51.5E0, -0.1E0, 'miles')) -> 5368
     """
-    word = (unit or "").strip(JAVA_BLANKS).lower()
+    word = lower((unit or "").strip(JAVA_BLANKS))
     # NaN is within no bounds and beyond none: the distance is NaN.
     beyond = any(abs(lat) > 90 for lat in (lat1, lat2)) or any(abs(lon) > 180 for lon in (lon1, lon2))
     if beyond or word not in (*_KILOMETERS, *_MILES):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.java.base64_text import decode_base64, decode_base64_digits
+from kestrel_sql.java.letters import lower, upper
 from kestrel_sql.java.utf16 import decode_utf8, whole
 
 
@@ -34,7 +35,7 @@ def _to_base64(value: bytes) -> str:
 
 
 _DECODERS: dict[str, Callable[[bytes], str]] = {
-    "hex": lambda value: value.hex().upper(),
+    "hex": lambda value: upper(value.hex()),
     "utf8": decode_utf8,
     "ascii": lambda value: value.decode("ascii", "replace"),
     "base64": _to_base64,
@@ -50,9 +51,9 @@ _READERS = {**_ENCODERS, "hex": _from_hex, "base64": decode_base64_digits}
 
 
 def _coding(name: str) -> str:
-    if name.lower() not in _DECODERS:
+    if lower(name) not in _DECODERS:
         raise ValueError(f"Unknown encoding type '{name}'. Supported formats are 'hex', 'utf8', 'ascii', and 'base64'.")
-    return name.lower()
+    return lower(name)
 
 
 @scalar("(str STRING, inputEncoding STRING, outputEncoding STRING) -> STRING", display_name="encode")

@@ -10,6 +10,7 @@ from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import check_size
 from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
+from kestrel_sql.java.letters import lower, upper
 from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
@@ -86,7 +87,7 @@ def initcap(value: str) -> str:
 
     Example: INITCAP(' the END') -> 'The End'
     """
-    text = value.lower().lstrip(" \t\n\x0b\f\r")
+    text = lower(value).lstrip(" \t\n\x0b\f\r")
     if " " not in text and text.isprintable():
         return _capital(text)
     if _RARE_BLANK.search(text):
@@ -145,7 +146,7 @@ def lcase(value: str) -> str:
 
     Example: LCASE('Ab') -> 'ab'
     """
-    return value.lower()
+    return lower(value)
 
 
 @scalar("(input STRING) -> STRING", display_name="ucase")
@@ -154,7 +155,7 @@ def ucase(value: str) -> str:
 
     Example: UCASE('Ab') -> 'AB'
     """
-    return value.upper()
+    return upper(value)
 
 
 @scalar("(input STRING) -> INT", name="LEN", display_name="len")

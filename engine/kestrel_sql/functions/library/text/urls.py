@@ -10,8 +10,8 @@ from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.uri import Uri, parse_uri
 from kestrel_sql.java.utf16 import decode_utf8
 
-_ESCAPES = re.compile("(?:%.{0,2})+", re.DOTALL)
-_VALID = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_ESCAPES = re.compile("(?:%.{0,2}+)++", re.DOTALL)
+_VALID = re.compile("(?:%[0-9A-Fa-f]{2})++")
 
 
 @lru_cache(maxsize=64)
