@@ -34,14 +34,19 @@ from tests.engine.server.servers import Http2Request, spark_server
 SIZE = int(os.environ.get("SIZE", "1000000"))
 QUERIES, ROWS = int(os.environ.get("QUERIES", "100")), int(os.environ.get("ROWS", "2000"))
 
-SETUP = """
-CREATE STREAM s (id INT KEY, v STRING, d DOUBLE) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);
-CREATE TABLE t AS SELECT id, COUNT(*) AS n, MAX(v) AS mv FROM s GROUP BY id;
-INSERT INTO s (id, v, d) VALUES (1, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', 1);
-"""
+
+def setup(topics: str = "") -> str:
+    """The statements before the requests, whose topics have names that begin so."""
+    return f"""
+        CREATE STREAM s (id INT KEY, v STRING, d DOUBLE)
+          WITH (KAFKA_TOPIC='{topics}s', VALUE_FORMAT='JSON', PARTITIONS=1);
+        CREATE TABLE t WITH (KAFKA_TOPIC='{topics}t') AS
+          SELECT id, COUNT(*) AS n, MAX(v) AS mv FROM s GROUP BY id;
+        INSERT INTO s (id, v, d) VALUES (1, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab', 1);
+    """
 
 
-def requests(largest: int) -> Iterator[tuple[str, str, str]]:
+def requests(largest: int, topics: str = "") -> Iterator[tuple[str, str, str]]:
     """Name, path and text of each request; the largest text has so many letters."""
     for size in (largest // 10, largest):
         yield f"a word of {size} letters", "/ksql", "x" * size
@@ -62,7 +67,7 @@ def requests(largest: int) -> Iterator[tuple[str, str, str]]:
     yield (
         f"{2 * few:,} columns",
         "/ksql",
-        f"CREATE STREAM w ({declared}) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON', PARTITIONS=1);",
+        f"CREATE STREAM w ({declared}) WITH (KAFKA_TOPIC='{topics}w', VALUE_FORMAT='JSON', PARTITIONS=1);",
     )
     yield "a description of them", "/ksql", "DESCRIBE w EXTENDED;"
     yield "a query of them", "/query", "SELECT * FROM w EMIT CHANGES LIMIT 0;"
@@ -75,8 +80,14 @@ def requests(largest: int) -> Iterator[tuple[str, str, str]]:
     yield "REGEXP_EXTRACT in WHERE", "/query", "SELECT * FROM t WHERE REGEXP_EXTRACT('(a+)+$', mv) = 'a';"
     constant = f"REGEXP_EXTRACT('(a+)+$', '{'a' * 40}b')"
     yield "REGEXP_EXTRACT of constants", "/ksql", f"INSERT INTO s (id, v) VALUES (2, {constant});"
-    loop = f"REDUCE(GENERATE_SERIES(1, {largest}), 0, (x, y) => x + y)"
-    yield "lambdas", "/ksql", f"INSERT INTO s (id, d) VALUES (2, {loop});"
+    loop = "REDUCE(GENERATE_SERIES(1, 65000), 0, (x, y) => x + y)"
+    yield "lambdas", "/ksql", f"INSERT INTO s (id, d) VALUES (2, {loop} + {loop});"
+    ß = f"LPAD('', {largest}, 'ß')"
+    calls = (
+        f"UCASE({ß}), CAST(LPAD('', {largest}, '1') AS DECIMAL(38, 0)), URL_DECODE_PARAM(LPAD('', {largest}, '%41'))"
+    )
+    yield "functions of long texts", "/query", f"SELECT {calls}, LEN(INITCAP({ß})) FROM t;"
+    yield "rows of a table function", "/query", f"SELECT EXPLODE(GENERATE_SERIES(1, {largest // 20})) FROM s;"
 
 
 def bodies(largest: int) -> Iterator[tuple[str, bytes]]:
@@ -107,7 +118,9 @@ def main() -> None:
     print(machine())
     sys.setswitchinterval(SWITCH_S)
     with spark_server() as running, httpx.Client(timeout=300) as client:
-        client.post(f"{running.url}/ksql", json={"ksql": SETUP, "streamsProperties": {"auto.offset.reset": "earliest"}})
+        client.post(
+            f"{running.url}/ksql", json={"ksql": setup(), "streamsProperties": {"auto.offset.reset": "earliest"}}
+        )
         while not running.service.figures().queries[0].rows_in:
             time.sleep(0.1)
         client.post(f"{running.url}/query", json={"ksql": "SELECT * FROM t;"})
