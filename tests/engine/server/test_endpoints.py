@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -408,6 +410,28 @@ def test_without_free_descriptors_what_opens_some_is_refused(url: str, monkeypat
         assert "ulimit -n" in answer.json()["message"]
     for text in ("SHOW QUERIES;", "TERMINATE ALL;", "INSERT INTO orders (id) VALUES (1);", "DROP STREAM IF EXISTS no;"):
         assert ksql(url, text).status_code == 200, text
+    assert http.get(f"{url}/info").status_code == 200
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
+def test_clients_that_cannot_be_accepted_are_told_of_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    address, before = url.removeprefix("http://").split(":"), resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = [socket.socket() for _ in range(20)]
+    with ExitStack() as stack:
+        for each in waiting:
+            stack.enter_context(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 5, before[1]))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        for each in waiting:
+            each.connect((address[0], int(address[1])))
+        deadline = time.monotonic() + 60
+        while not caplog.records:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        # The event loop tries again each second.
+        time.sleep(1.5)
+    (said,) = caplog.messages
+    assert said.startswith("Clients wait to be accepted. The server has too many files and sockets open.")
     assert http.get(f"{url}/info").status_code == 200
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
@@ -16,11 +18,17 @@ from starlette.types import ASGIApp
 from kestrel_sql.errors import EngineError
 from kestrel_sql.server.http import connections
 from kestrel_sql.server.http.server_name import remember
+from kestrel_sql.server.serving.descriptors import is_out_of_descriptors, out_of_descriptors
+
+_log = logging.getLogger(__name__)
 
 _IDLE_S = 15.0
 """How long a connection may stay without a request, and how long the headers of one may take."""
 
 _BACKLOG = 100
+
+_QUIET_S = 60.0
+"""How long nothing is said again of clients that cannot be accepted."""
 
 _GRACE_S = 3.0
 """How long requests may take to end when the server ends."""
@@ -63,6 +71,7 @@ class Listener:
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._quiet_until = 0.0
         self._thread = threading.Thread(target=self._run, name="kestrel-http", daemon=True)
 
     def start(self) -> None:
@@ -90,10 +99,22 @@ class Listener:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop.set_exception_handler(self._complain)
         connections.install()
         app = self._make_app()
         self._ready.set()
         await serve(app, self._config, shutdown_trigger=self._stop.wait)  # type: ignore[arg-type]
+
+    def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what went wrong in the event loop.
+
+        While no descriptor is free it tries again and again to accept the clients that wait, and is heard once.
+        """
+        if not is_out_of_descriptors(context.get("exception")):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + _QUIET_S
+            _log.error("Clients wait to be accepted. %s", out_of_descriptors().message.replace("\n", " "))
 
 
 class _Config(Config):

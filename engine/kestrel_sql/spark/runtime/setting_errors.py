@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,9 @@ _TELLING = 3
 _ENDS = {52: "no memory is left", 53: "no folder for temporary files can be made"}
 """What the exit codes mean by which Spark ends its JVM without a word."""
 
+_MANY_FILES = 1024
+"""More than a JVM has open that runs queries."""
+
 _END_S = 10.0
 _NOISE = re.compile(r"(WARNING|NOTE|Picked up|\s)")
 
@@ -73,7 +77,7 @@ def open_given(
         named = _named(given, "\n".join([printed, *_messages(error)]))
         options = [f"--master {master}", *(f"--spark-conf {_shown(*setting)}" for setting in given.items())]
         raise refused(named, reason) or EngineError(
-            f"Spark does not start: {reason}", hint=f"check {', '.join(options)}"
+            f"Spark does not start: {reason}", hint=_few_files() or f"check {', '.join(options)}"
         ) from error
     java.is_up()
     return spark
@@ -96,6 +100,12 @@ def causes(error: Any) -> Iterator[Any]:
     while error is not None:
         yield error
         error = error.getCause()
+
+
+def _few_files() -> str:
+    """What to do where Java may open few files, since it does not say so itself; empty if it may open enough."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return f"it may open {most} files and sockets: raise the limit (ulimit -n)" if 0 <= most < _MANY_FILES else ""
 
 
 def refused(settings: Mapping[str, str], reason: str) -> EngineError | None:

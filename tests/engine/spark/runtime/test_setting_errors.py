@@ -26,9 +26,10 @@ except EngineError as error:
 """
 
 
-def opened(master: str, settings: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def opened(master: str, settings: Mapping[str, str], before: str = "") -> subprocess.CompletedProcess[str]:
+    """Open Spark in a process of its own, after a command of the shell."""
     words = [f"{key}={value}" for key, value in settings.items()]
-    command = [sys.executable, "-c", OPEN, master, *words]
+    command = ["sh", "-c", f'{before}\nexec "$@"', "sh", sys.executable, "-c", OPEN, master, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -109,6 +110,13 @@ def test_a_jvm_that_does_not_start_shows_no_trace(master: str, settings: Mapping
     assert (done.stderr, done.returncode) == ("", 0)
     assert done.stdout.startswith(said)
     assert len(done.stdout.splitlines()) == 1
+
+
+def test_a_jvm_that_may_open_few_files_says_so() -> None:
+    done = opened("local[1]", {}, "ulimit -n 100")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Spark does not start: ")
+    assert done.stdout.endswith("|it may open 100 files and sockets: raise the limit (ulimit -n)\n")
 
 
 def test_what_a_setting_breaks_later_names_it() -> None:
