@@ -113,19 +113,19 @@ def test_a_server_waits_for_ever(clock: Clock) -> None:
 
 def test_a_query_goes_on_when_the_schema_registry_answers_and_no_attempt_is_counted(clock: Clock) -> None:
     said: list[str] = []
-    away = iter([RegistryUnavailableError("no schemas")] * 2)
+    away = iter([RegistryUnavailableError("no subject Q")] * 2)
 
     def latest(_: str) -> None:
         for error in away:
             raise error
 
-    query: Any = Query(RegistryUnavailableError("no schemas"))
+    query: Any = Query(RegistryUnavailableError("no schema 7"))
     tends = supervisor(said, latest=latest)
     for _ in range(4):
         assert tends.tend(query)
         clock.now += 10
     assert (query.starts, query.attempts) == (["start"], 0)
-    assert said == ["no schemas; waiting for it up to 60 s", "the schema registry answers again"]
+    assert said == ["no schema 7; waiting for it up to 60 s", "the schema registry answers again"]
 
 
 def test_a_query_whose_topics_have_changed_fails_for_good(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

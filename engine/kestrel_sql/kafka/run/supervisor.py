@@ -112,8 +112,8 @@ class Supervisor:
             flaw = damaged(query.stored, self.folder, self.offsets)
             if isinstance(query.failure, RegistryUnavailableError):
                 self.session.registry.latest(query.id)
-        except RegistryUnavailableError as error:
-            return self._wait(query, registry, error.message)
+        except RegistryUnavailableError:
+            return self._wait(query, registry, str(query.failure))
         except QueryError as error:
             return self._wait(query, self.broker, error.message)
         except OSError as error:
