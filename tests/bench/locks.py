@@ -100,7 +100,7 @@ def _value(sql_type: SqlType, text: str, size: int) -> Any:
         case t.BYTES:
             return text.encode()
         case _:
-            return {t.BOOLEAN: True, t.DOUBLE: 1.5}.get(sql_type, size)
+            return True if sql_type == t.BOOLEAN else 1.5 if sql_type == t.DOUBLE else size
 
 
 def evaluated(bound: Bound, row: Mapping[str, Any]) -> None:

@@ -401,7 +401,7 @@ def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.Monkey
 
 @pytest.mark.rules("R4.1")
 def test_without_free_descriptors_what_opens_some_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kestrel_sql.server.serving.descriptors.RESERVE", 1 << 40)
+    monkeypatch.setattr("kestrel_sql.server.descriptors.RESERVE", 1 << 40)
     select, created = "SELECT id, item FROM orders EMIT CHANGES;", "CREATE STREAM more AS SELECT * FROM orders;"
     asked = [("/ksql", {"ksql": created}), ("/query", {"ksql": "SELECT * FROM orders;"}), ("/query", {"ksql": select})]
     for path, body in [*asked, ("/query-stream", {"sql": select}), ("/query", {"ksql": "PRINT orders;"})]:

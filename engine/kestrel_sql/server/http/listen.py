@@ -16,9 +16,9 @@ from hypercorn.config import Config, Sockets
 from starlette.types import ASGIApp
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.server.descriptors import is_out_of_descriptors, out_of_descriptors
 from kestrel_sql.server.http import connections
 from kestrel_sql.server.http.server_name import remember
-from kestrel_sql.server.serving.descriptors import is_out_of_descriptors, out_of_descriptors
 
 _log = logging.getLogger(__name__)
 

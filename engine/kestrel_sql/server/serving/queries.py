@@ -15,11 +15,11 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.server.descriptors import check_descriptors
 from kestrel_sql.server.errors import BAD_STATEMENT, ApiError, api_error
 from kestrel_sql.server.properties import with_properties
 from kestrel_sql.server.service import Request, RowStream
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
 from kestrel_sql.server.serving.pull_stream import PulledRows

@@ -24,6 +24,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.planner.inserts import writable_source
 from kestrel_sql.server.commands import TERMINATE_ID, terminated_sinks
+from kestrel_sql.server.descriptors import check_descriptors
 from kestrel_sql.server.errors import (
     BAD_REQUEST,
     BAD_STATEMENT,
@@ -45,7 +46,6 @@ from kestrel_sql.server.service import (
     State,
 )
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.descriptors import check_descriptors
 from kestrel_sql.server.serving.figures import query_figures
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.queries import Queries

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.java.regex.time_limit import TimeLimitError, work_limit
+from kestrel_sql.server.descriptors import is_out_of_descriptors, out_of_descriptors
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
-from kestrel_sql.server.serving.descriptors import is_out_of_descriptors, out_of_descriptors
 
 _log = logging.getLogger(__name__)
 
