@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from kestrel_sql.catalog.catalog import Source
@@ -24,6 +25,7 @@ from kestrel_sql.operators.table_rows import StoredRow
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import StreamSinkV1
 from kestrel_sql.plan.steps.sources import StreamSourceV1, WindowedStreamSourceV1
+from kestrel_sql.queries.large_lists import drained, ordered
 from kestrel_sql.queries.pull_lookup import Keys, named_keys
 from kestrel_sql.queries.row_steps import RowSteps, RowValues
 from kestrel_sql.queries.transient import Row, TransientQuery
@@ -95,7 +97,7 @@ class TableReader:
         restored = key_decoder(self.stored.operator.key_bytes)
         columns = self.stored.facts.schema.value
         names = [column.name for column in columns]
-        for chunk in _chunks(self.stored.entries(keys), _CHUNK):
+        for chunk in _chunks(drained([*self.stored.entries(keys)]), _CHUNK):
             # An aggregate may return the integer 0 for a DOUBLE.
             values = typed_rows((entry.value for entry in chunk), columns)
             check_work()
@@ -176,9 +178,7 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
         for at, result in run([as_read(row, key) for row in rows]):
             values = tuple(result[column.name] for column in planned.columns)
             found.append((table.scan_order(rows[at]), values))
-    found.sort(key=lambda pair: pair[0])
-    limited = found if planned.limit is None else found[: planned.limit]
-    return list(map(Row, typed_rows((values for _, values in limited), planned.columns)))
+    return list(map(Row, typed_rows(islice(ordered(found), planned.limit), planned.columns)))
 
 
 def own_steps(root: Step) -> list[Step]:
