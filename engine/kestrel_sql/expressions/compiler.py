@@ -22,7 +22,7 @@ from kestrel_sql.functions.values.casts import caster
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.like import like_pattern
 from kestrel_sql.functions.values.operators import arithmetic, comparison, item_equality, negation
-from kestrel_sql.functions.values.size_limits import check_made
+from kestrel_sql.functions.values.size_limits import check_made, sized
 from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.java.regex.time_limit import TimeLimitError, WorkTimeError, check_work, is_limited
 from kestrel_sql.sql.format.statements import format_expression
@@ -427,7 +427,7 @@ def _(node: e.Arithmetic, bound: Bound, options: Options) -> _Step:
 
 
 def _joined(left: str | None, right: str | None) -> str:
-    return f"{'null' if left is None else left}{'null' if right is None else right}"
+    return sized(f"{'null' if left is None else left}{'null' if right is None else right}")
 
 
 @_compile.register

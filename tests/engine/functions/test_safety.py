@@ -245,6 +245,7 @@ def test_like_takes_linear_time(pattern):
 
 
 _LONG = "'" + "a" * 10_000 + "'"
+_PARTS = ["LPAD('a', 4000000, 'b')"] * 5
 _DOUBLING = ", ".join(["1"] * 40)
 SIZES = {
     f"REGEXP_EXTRACT('{SLOW_PATTERNS[0][0]}', '{SLOW_PATTERNS[0][1]}')": True,
@@ -264,6 +265,11 @@ SIZES = {
     f"ARRAY_LENGTH(REDUCE(ARRAY[{_DOUBLING}], ARRAY[1], (s, x) => ARRAY_CONCAT(s, s)))": True,
     f"LEN(REDUCE(ARRAY[{_DOUBLING}], 'a', (s, x) => INITCAP(CONCAT(s, s))))": True,
     "REDUCE(ARRAY['b', 'c'], 'a', (s, x) => CONCAT(s, x, s))": False,
+    f"LEN({' || '.join(_PARTS)})": True,
+    f"LEN(CONCAT({', '.join(_PARTS)}))": True,
+    f"LEN(CONCAT_WS('', {', '.join(_PARTS)}))": True,
+    f"LEN(ARRAY_JOIN(ARRAY[{', '.join(_PARTS)}]))": True,
+    "ARRAY_LENGTH(ARRAY_CONCAT(GENERATE_SERIES(1, 1000000), GENERATE_SERIES(1, 1000000)))": True,
     f"ARRAY_LENGTH(SPLIT({_LONG}, ''))": False,
     f"ARRAY_LENGTH(SPLIT({_LONG}, 'a'))": False,
     "CAST('1e999999999' AS DECIMAL(38, 2))": True,

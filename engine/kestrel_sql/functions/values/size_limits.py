@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import getsizeof
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.java.regex.time_limit import check_work
 
@@ -19,6 +19,9 @@ _SMALL = 1 << 10
 """Up to how many bytes a value does not count."""
 
 
+T = TypeVar("T", bound=Sequence[Any])
+
+
 class TooLargeError(ValueError):
     """The result of a function would exceed its limit."""
 
@@ -31,6 +34,16 @@ def check_size(size: int, limit: int = MAX_SIZE) -> None:
     """
     if size > limit:
         raise TooLargeError(f"the result would have {size} characters, bytes or items; at most {limit} are allowed")
+
+
+def sized(value: T) -> T:
+    """Return a result that is made of several values, if it is not too large.
+
+    Raises:
+        TooLargeError: it is.
+    """
+    check_size(len(value), MAX_ITEMS if isinstance(value, list) else MAX_SIZE)
+    return value
 
 
 def check_made(value: Any, arguments: Sequence[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.functions.values.equality import distinct, equality_key, sort_key
-from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
+from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size, sized
 from kestrel_sql.java.letters import upper
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import whole
@@ -34,7 +34,7 @@ def array_concat(first: Items, second: Items) -> Items:
     """
     if first is None or second is None:
         return second if first is None else first
-    return [*first, *second]
+    return sized([*first, *second])
 
 
 @scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY)
@@ -110,7 +110,7 @@ def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> s
         return None
     if (not _is_ordered(types) or item in _NO_TEXT) and any(each is not None for each in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
-    return whole((delimiter or "").join([java_text(each, item) for each in items]))
+    return sized(whole((delimiter or "").join([java_text(each, item) for each in items])))
 
 
 @scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY)

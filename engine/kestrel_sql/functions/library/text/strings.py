@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
-from kestrel_sql.functions.values.size_limits import check_size
+from kestrel_sql.functions.values.size_limits import check_size, sized
 from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
 from kestrel_sql.java.letters import lower, upper
 from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
@@ -21,7 +21,7 @@ def concat(*parts: str | None) -> str:
 
     Example: CONCAT('a', NULL, 'b') -> 'ab'
     """
-    return whole("".join([part for part in parts if part is not None]))
+    return sized(whole("".join([part for part in parts if part is not None])))
 
 
 @scalar("(inputs BYTES...) -> BYTES", name="CONCAT", nulls=Nulls.BODY, display_name="concat")
@@ -30,14 +30,14 @@ def concat_bytes(*parts: bytes | None) -> bytes:
 
     Example: FROM_BYTES(CONCAT(TO_BYTES('01', 'hex'), TO_BYTES('ff', 'hex')), 'hex') -> '01FF'
     """
-    return b"".join([part for part in parts if part is not None])
+    return sized(b"".join([part for part in parts if part is not None]))
 
 
 def _separated(parts: tuple[Any, ...]) -> Any:
     if len(parts) < 2:
         raise ValueError("CONCAT_WS expects at least two input arguments.")
     separator, *items = parts
-    return None if separator is None else separator.join([item for item in items if item is not None])
+    return None if separator is None else sized(separator.join([item for item in items if item is not None]))
 
 
 @scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
