@@ -59,11 +59,11 @@ def test_invalid_patterns(pattern):
 
 
 def test_replacements():
-    assert replace_all(compile_pattern("(a)(b)?"), "ab a", "[$2$1$11]") == "[baa1] [aa1]"
-    assert replace_all(compile_pattern("(?<n>a)"), "a", r"${n}\$\\") == r"a$\ ".strip()
+    assert replace_all(compile_pattern("(a)(b)?"), "ab a", "[$2$1$11]", 100) == "[baa1] [aa1]"
+    assert replace_all(compile_pattern("(?<n>a)"), "a", r"${n}\$\\", 100) == r"a$\ ".strip()
     for bad in ("$", "$3", "\\", "${m}"):
         with pytest.raises(BadPatternError):
-            replace_all(compile_pattern("(?<n>a)"), "a", bad)
+            replace_all(compile_pattern("(?<n>a)"), "a", bad, 100)
 
 
 def test_splits():

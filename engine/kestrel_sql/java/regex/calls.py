@@ -31,10 +31,10 @@ def extract_all(pattern: str, value: str, group: int) -> list[str | None] | None
 
 
 @time_limited
-def replace(value: str, pattern: str, replacement: str) -> str:
-    """Replace every match as `String.replaceAll` does."""
+def replace(value: str, pattern: str, replacement: str, most: int) -> str:
+    """Replace every match as `String.replaceAll` does, with at most so many characters."""
     compiled = compile_pattern(pattern)
-    return whole(replace_all(compiled, _searched(compiled, value), replacement))
+    return whole(replace_all(compiled, _searched(compiled, value), replacement, most))
 
 
 @time_limited

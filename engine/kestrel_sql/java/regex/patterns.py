@@ -78,18 +78,24 @@ def matches(pattern: re.Pattern[str], value: str) -> Iterator[re.Match[str]]:
         at = match.end() + (match.end() == match.start())
 
 
-def replace_all(pattern: re.Pattern[str], value: str, replacement: str) -> str:
+def replace_all(pattern: re.Pattern[str], value: str, replacement: str, most: int) -> str:
     r"""Replace every match as `String.replaceAll` does; `$1`, `${name}` and `\` are special in `replacement`.
 
     Raises:
         BadPatternError: the replacement is malformed or names a group that does not exist.
+        ValueError: what comes in place of the matches has more than `most` characters.
     """
-    if "$" not in replacement and "\\" not in replacement:
+    is_plain = "$" not in replacement and "\\" not in replacement
+    if is_plain and (len(value) + 1) * len(replacement) <= most:
         return pattern.sub(replacement, value)
     parts = []
-    end = 0
+    end = made = 0
     for match in matches(pattern, value):
-        parts += [value[end : match.start()], *_expanded(replacement, match)]
+        new = replacement if is_plain else "".join(_expanded(replacement, match))
+        made += len(new)
+        if made > most:
+            raise ValueError(f"the result would have more than {most} characters")
+        parts += [value[end : match.start()], new]
         end = match.end()
     return "".join((*parts, value[end:]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kestrel_sql.functions.declaration import scalar
+from kestrel_sql.functions.values.size_limits import MAX_SIZE
 from kestrel_sql.java.regex import calls
 
 _TEXTS = "pattern STRING, input STRING"
@@ -34,9 +35,11 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
 def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     r"""Replace every match; `$1` in the replacement is a group, `\` makes the next character literal.
 
+    More than 16777216 characters in place of the matches are an error.
+
     Example: REGEXP_REPLACE('a1b22', '(\d+)', '<$1>') -> 'a<1>b<22>'
     """
-    replaced: str = calls.replace(value, pattern, replacement)
+    replaced: str = calls.replace(value, pattern, replacement, MAX_SIZE)
     return replaced
 
 
