@@ -31,6 +31,6 @@ def place(kafka: KafkaConfig, spark: SparkSession, tmp_path_factory: pytest.Temp
 
 
 @pytest.mark.rules("R14.5")
-@pytest.mark.parametrize(("name", "version"), zip(REQUESTS, cycle(VERSIONS), strict=False))
+@pytest.mark.parametrize(("name", "version"), [*zip(REQUESTS, cycle(VERSIONS), strict=False)])
 def test_the_event_loop_does_no_work_of_a_request(place: Place, name: str, version: str) -> None:
     check_loop(place.url, name, version, place.topics)
