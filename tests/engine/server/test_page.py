@@ -309,6 +309,13 @@ def test_queries_are_sorted_and_the_log_is_folded(page: Page, url: str) -> None:
             }
         ),
     )  # fmt: skip
+    offsets = {"topicPartitionEntity": {"topic": "t", "partition": 0}, "endOffset": 50, "committedOffset": 8}
+    explained = {
+        "queryErrors": [{"timestamp": 1700000000000, "errorMessage": "no space left", "type": "SYSTEM"}],
+        "tasksMetadata": [{"taskId": "0_0", "topicOffsets": [offsets]}],
+    }
+    page.route("**/ksql", lambda route: route.fulfill(json=[{"queryDescription": explained}]))
+    page.route("**/ui/plan/*", lambda route: route.fulfill(json=[]))
     expect(page.locator("#log-summary")).to_contain_text("400 bad records")
     assert page.evaluate("document.documentElement.scrollHeight") < 1600
     page.get_by_role("button", name="Rows in").click()
@@ -317,6 +324,10 @@ def test_queries_are_sorted_and_the_log_is_folded(page: Page, url: str) -> None:
     assert page.locator("#queries th[aria-sort]").get_attribute("aria-sort") == "ascending"
     assert page.locator("#queries tbody tr").first.inner_text().startswith("Q_0")
     expect(page.locator("#queries tbody tr", has_text="Q_1")).to_contain_text("the disk is full")
+    page.locator("#queries").get_by_role("button", name="Q_1").click()
+    detail = page.locator("#queries .detail")
+    expect(detail).to_contain_text("no space left")
+    assert detail.locator("table").last.locator("tr").all_inner_texts()[-1].split("\t")[-1] == "42", "the lag"
     page.locator("#log summary").click()
     assert page.locator("#errors tbody tr").count() == 400
     assert page.locator("#errors .grid").evaluate("node => node.clientHeight") < 800

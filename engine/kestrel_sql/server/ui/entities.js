@@ -37,13 +37,33 @@ export function tables(object, title = "") {
   const heading = (name) => told.length > 1 || title ? make("h4", {}, words(name)) : null;
   return [
     flat.length ? table(["", ""], flat.map(([name, value]) => [words(name), value]), "pairs") : null,
-    ...deep.flatMap(([name, value]) => [heading(name), ...(isTable(value) ? [listed(name, value)] : isSchemas(value) ? [listed(name, named(value))] : tables(value, name))]),
+    ...deep.flatMap(([name, value]) => [heading(name), ...inside(name, value)]),
     ...text(LONG).flatMap(([name, shown]) => [make("h4", {}, name), shown]),
     ...text(FOLDED).map(([name, shown]) => make("details", {}, make("summary", {}, name), shown)),
   ].filter(Boolean);
 }
 
-function listed(name, rows) {
+// A list is one table, unless its members have several lists of their own.
+function inside(name, value) {
+  if (isSchemas(value)) return [listed(named(value))];
+  if (!isTable(value)) return tables(value, name);
+  const isDeep = value.some((row) => Object.values(row).filter(isTable).length > 1);
+  return isDeep ? value.flatMap((row) => [make("h4", {}, row.name ?? row.id ?? ""), ...tables(row, name)]) : [listed(unnested(value).map(withLag))];
+}
+
+// Rows that have lists of objects, as one row for each of these.
+function unnested(rows) {
+  const name = rows.flatMap((row) => Object.entries(row)).find(([, value]) => isTable(value))?.[0];
+  if (name === undefined) return rows;
+  return unnested(rows.flatMap(({ [name]: inner, ...outer }) => isTable(inner) ? inner.map((each) => ({ ...outer, ...each })) : [outer]));
+}
+
+function withLag(row) {
+  const end = row.logEndOffset ?? row.endOffset, read = row.consumerOffset ?? row.committedOffset;
+  return end === undefined || read === undefined ? row : { ...row, lag: Math.max(0, end - Math.max(0, read)) };
+}
+
+function listed(rows) {
   if (rows.every((row) => row.schema)) {
     return table(["Column", "Type", ""], rows.map((row) => [row.name, typeOf(row.schema), (row.type ?? "").toLowerCase()]));
   }
@@ -51,7 +71,7 @@ function listed(name, rows) {
   // Statements come last, and leave room for the others until they are opened.
   const isLong = (head) => rows.some((row) => `${row[head]}`.includes("\n"));
   const ordered = [...heads.filter((head) => !isLong(head)), ...heads.filter(isLong)];
-  return table(ordered.map(words), rows.map((row) => ordered.map((head) => isLong(head) ? folded(`${row[head]}`) : row[head])));
+  return table(ordered.map(words), rows.map((row) => ordered.map((head) => isLong(head) ? folded(`${row[head]}`) : head === "timestamp" && row[head] > 0 ? new Date(Number(row[head])).toLocaleString() : row[head])));
 }
 
 function folded(text) {
@@ -62,7 +82,7 @@ function folded(text) {
 const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Numeral);
 const isTable = (value) => Array.isArray(value) && value.length > 0 && value.every(isObject);
 const isEmpty = (value) => value === null || value === undefined || value === "" || ((isObject(value) || Array.isArray(value)) && Object.keys(value).length === 0);
-const isSchemas = (value) => Object.values(value).every((each) => isObject(each) && each.type && "memberSchema" in each);
+const isSchemas = (value) => isObject(value) && Object.values(value).every((each) => isObject(each) && each.type && "memberSchema" in each);
 const named = (schemas) => Object.entries(schemas).map(([name, schema]) => ({ name, schema }));
 // "keyFormat" is "Key format"; names of properties, columns and hosts stay.
 const words = (name) => /^[a-z]+([A-Z][a-z]*)*$/.test(name) ? name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`).replace(/^./, (letter) => letter.toUpperCase()) : name;

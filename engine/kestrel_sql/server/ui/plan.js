@@ -3,6 +3,7 @@ import { make, pressed } from "./dom.js";
 import { drawGraph } from "./graph.js";
 
 export function showPlan(host, steps, say) {
+  if (steps.length === 0) return;
   const nodes = steps.map((step) => {
     const node = make("div", { class: "node step", tabindex: "0", role: "button", "aria-label": `${step.step}, ${step.name}` },
       make("small", {}, step.name), make("span", {}, step.step.replace(/V\d+$/, "")), ...step.texts.map((text) => make("code", {}, text)));

@@ -95,12 +95,12 @@ export async function choose(id, open = false) {
     chosen = id;
     const graph = make("div", { id: "graph", tabindex: "0", role: "region", "aria-label": `Plan of ${id}` });
     const step = make("p", { id: "step", class: "soft" }, "A step shows its schema when it is chosen.");
-    const errors = make("div");
+    const errors = make("div"), offsets = make("div");
     const view = make("td", { colspan: COLUMNS.length, "data-head": "" }, query.error ? make("p", { class: "bad" }, query.error) : null, errors,
-      query.line ? make("p", { class: "soft" }, `Line ${query.line} of the text that was sent:`) : null, numbered(query.statement), graph, step);
+      query.line ? make("p", { class: "soft" }, `Line ${query.line} of the text that was sent:`) : null, numbered(query.statement), graph, step, offsets);
     line.detail = make("tr", { class: "detail" }, view);
     line.row.after(line.detail);
-    await Promise.all([plan(id, graph, step), explain(id, errors)]);
+    await Promise.all([plan(id, graph, step), explain(id, errors, offsets)]);
     line.row.scrollIntoView({ block: "start" });
   }
   showQueries(latest);
@@ -116,8 +116,10 @@ async function plan(id, graph, step) {
   if (answer.ok && graph.isConnected) showPlan(graph, await answer.json(), (text) => { step.textContent = text; });
 }
 
-async function explain(id, host) {
+async function explain(id, errors, offsets) {
   const answer = await fetch("/ksql", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ ksql: `EXPLAIN ${id};` }) });
   const description = answer.ok ? exact(await answer.text())[0]?.queryDescription : null;
-  if (description) host.replaceChildren(...tables({ queryErrors: description.queryErrors, offsets: description.queryOffsetSummaries }));
+  if (!description) return;
+  errors.replaceChildren(...tables({ queryErrors: description.queryErrors ?? [] }, id));
+  offsets.replaceChildren(...tables({ offsets: description.tasksMetadata ?? [] }, id));
 }
