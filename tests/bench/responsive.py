@@ -87,6 +87,8 @@ def requests(largest: int, topics: str = "") -> Iterator[tuple[str, str, str]]:
         f"UCASE({ß}), CAST(LPAD('', {largest}, '1') AS DECIMAL(38, 0)), URL_DECODE_PARAM(LPAD('', {largest}, '%41'))"
     )
     yield "functions of long texts", "/query", f"SELECT {calls}, LEN(INITCAP({ß})) FROM t;"
+    for nth in "first", "second":
+        yield f"lambdas of a key for the {nth} time", "/query", f"SELECT n + {loop} AS n FROM t WHERE id = 1;"
     yield "rows of a table function", "/query", f"SELECT EXPLODE(GENERATE_SERIES(1, {largest // 20})) FROM s;"
 
 

@@ -27,8 +27,8 @@ class KeyLookup:
     table: PulledTable
     run: RowSteps
     log: list[LogEntry]
-    is_copied: bool
-    """Whether the columns of the answer are columns of the table whose values have their types already."""
+    is_plain: bool
+    """Whether the values of the columns have their types already."""
 
     def answer(self, constant: object) -> Answer:
         """Return the answer for a constant.
@@ -42,13 +42,14 @@ class KeyLookup:
             read.sort(key=table.scan_order)
         found = self.run([as_read(each, key) for each in read])
         values = [tuple(row[column.name] for column in columns) for _, row in found]
-        return answer_with(self.planned, list(map(Row, values if self.is_copied else typed_rows(values, columns))))
+        return answer_with(self.planned, list(map(Row, values if self.is_plain else typed_rows(values, columns))))
 
 
 def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) -> KeyLookup | None:
     """Return the look-up that a planned query is.
 
-    None if it does not compare the only key column with a constant.
+    None if it does not compare the only key column with a constant, or computes something: a server answers look-ups on
+    its event loop.
     """
     key, functions = table.source.schema.key, table.functions
     match planned.where:
@@ -60,8 +61,8 @@ def key_lookup(planned: TransientQuery, table: PulledTable, log: list[LogEntry])
         return None
     # The bytes of a key that is found equal those of the constant: the rows fulfil the condition.
     steps = [step for step in own_steps(planned.plan.physical_plan) if not isinstance(step, StreamFilterV1)]
-    run = RowSteps(planned.plan.query_id, functions, table.settings, log, steps)
     items = [item for step in steps for item in getattr(step, "select_expressions", ())]
-    is_copied = all(isinstance(item.expression, ColumnRef) for item in items)
-    is_plain = all(column.type in _PLAIN for column in planned.columns)
-    return KeyLookup(planned, table, run, log, is_copied=is_copied and is_plain)
+    if not all(isinstance(item.expression, ColumnRef) for item in items):
+        return None
+    run = RowSteps(planned.plan.query_id, functions, table.settings, log, steps)
+    return KeyLookup(planned, table, run, log, is_plain=all(column.type in _PLAIN for column in planned.columns))

@@ -56,7 +56,7 @@ def number(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("columns", ["*", "c, id", "c + m AS x, id, ROWTIME AS t", "ABS(m) AS x"])
+@pytest.mark.parametrize("columns", ["*", "c, id", "m AS x, id, ROWTIME AS t"])
 def test_a_look_up_answers_as_the_query_itself(session: Session, columns: str) -> None:
     rows = Rows(0)
     for key in range(5):
@@ -93,6 +93,8 @@ def test_a_look_up_finds_all_windows_in_their_order(session: Session) -> None:
         "SELECT * FROM sums WHERE c = 1;",
         "SELECT * FROM sums WHERE id = 1 LIMIT 1;",
         "SELECT * FROM sums WHERE id = 10000000000;",
+        "SELECT ABS(m) AS x FROM sums WHERE id = 1;",
+        "SELECT c + m AS x, id FROM sums WHERE id = 1;",
         "SELECT * FROM times WHERE since = '2020-01-01';",
     ],
 )
