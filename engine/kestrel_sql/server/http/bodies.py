@@ -60,8 +60,16 @@ async def read_object(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         ApiError: it is no JSON object.
     """
-    body = await read_body(request, limits)
-    return parse_object(body) if len(body) < _LARGE else await asyncio.to_thread(parse_object, body, read_in_steps)
+    return await parsed_object(await read_body(request, limits))
+
+
+async def parsed_object(text: bytes) -> dict[str, Any]:
+    """Parse a JSON object, a large one beside the event loop.
+
+    Raises:
+        ApiError: it is none.
+    """
+    return parse_object(text) if len(text) < _LARGE else await asyncio.to_thread(parse_object, text, read_in_steps)
 
 
 def parse_object(text: bytes | str, read: Callable[[bytes | str], Any] = orjson.loads) -> dict[str, Any]:

@@ -237,15 +237,18 @@ class ServedService:
             ApiError: it is unknown or read-only, or inserts are switched off.
         """
         self._check_ready()
-        config = with_properties(self._engine.config, properties)
-        if not config.flag("ksql.insert.into.values.enabled"):
-            raise ApiError(BAD_REQUEST, "The server has disabled INSERT INTO ... VALUES functionality.")
-        try:
-            source = writable_source(column_name(target), self._engine.session.catalog, config)
-        except EngineError as error:
-            raise ApiError(BAD_STATEMENT, told(error)) from error
-        session = self._engine.session
-        return RowInserter(source, session.serde(), self._engine.now, self._statements.produce, self._readers)
+
+        def work() -> RowInserter:
+            config, session = with_properties(self._engine.config, properties), self._engine.session
+            if not config.flag("ksql.insert.into.values.enabled"):
+                raise ApiError(BAD_REQUEST, "The server has disabled INSERT INTO ... VALUES functionality.")
+            try:
+                source = writable_source(column_name(target), session.catalog, config)
+            except EngineError as error:
+                raise ApiError(BAD_STATEMENT, told(error)) from error
+            return RowInserter(source, session.serde(), self._engine.now, self._statements.produce, self._readers)
+
+        return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, limited(work)))
 
     def close_query(self, query_id: str) -> bool:
         """End a push query; whether there was one."""
