@@ -101,6 +101,8 @@ def bodies(largest: int) -> Iterator[tuple[str, bytes]]:
     )
     members = b"".join(b',"%07d":1' % n for n in range(largest * 85 // 100))
     yield f"a body of members, {size}", b'{"ksql": ""' + members + b"}"
+    variables = b"".join(b',"%07d":1' % n for n in range(largest * 80 // 100))
+    yield f"variables, {size}", b'{"ksql": "SHOW TOPICS;", "sessionVariables": {"a": "b"' + variables + b"}}"
     properties = b"".join(b',"consumer.%07d":1' % n for n in range(largest * 45 // 100))
     opened = b'{"ksql": "SHOW TOPICS;", "streamsProperties": {"consumer.max.poll.records": 1'
     yield f"properties, {size}", opened + properties + b"}}"

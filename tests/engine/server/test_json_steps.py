@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http import json_steps
-from kestrel_sql.server.http.bodies import Limits, read_object
+from kestrel_sql.server.http.bodies import Limits, read_as, read_object
 from kestrel_sql.server.http.json_steps import read_in_steps
 
 LARGE = {"ksql": "SELECT é\u0001 '\U0001f600';" * 10_000, "streamsProperties": {"a": [1, -2.5, True, None, {}]}}
@@ -51,3 +51,13 @@ def test_what_is_no_json_is_refused_however_large_it_is(text: bytes | str) -> No
 def test_what_nests_too_deep_is_refused() -> None:
     with pytest.raises(ValueError, match="nests too deep"):
         json_steps.read_in_steps("[" * 100_000)
+
+
+@pytest.mark.rules("R14.5")
+@pytest.mark.parametrize(("body", "beside"), [({"ksql": "x"}, False), (LARGE, True)])
+def test_what_is_made_of_a_large_body_is_made_beside_the_event_loop(body: object, beside: bool) -> None:
+    def make(found: dict[str, object]) -> bool:
+        assert found == body
+        return threading.current_thread() is not threading.main_thread()
+
+    assert asyncio.run(read_as(make, request(json.dumps(body).encode()), Limits())) is beside

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -14,6 +14,8 @@ from starlette.requests import Request as HttpRequest
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.http.json_steps import read_in_steps
 from kestrel_sql.server.service import Request
+
+T = TypeVar("T")
 
 _LONG = 1 << 63
 
@@ -60,16 +62,27 @@ async def read_object(request: HttpRequest, limits: Limits) -> dict[str, Any]:
     Raises:
         ApiError: it is no JSON object.
     """
-    return await parsed_object(await read_body(request, limits))
+    return await read_as(dict, request, limits)
 
 
-async def parsed_object(text: bytes) -> dict[str, Any]:
-    """Parse a JSON object, a large one beside the event loop.
+async def read_as(make: Callable[[dict[str, Any]], T], request: HttpRequest, limits: Limits) -> T:
+    """Read the JSON object of a body, and make something of it.
 
     Raises:
-        ApiError: it is none.
+        ApiError: it is no JSON object, or nothing can be made of it.
     """
-    return parse_object(text) if len(text) < _LARGE else await asyncio.to_thread(parse_object, text, read_in_steps)
+    return await parsed_as(make, await read_body(request, limits))
+
+
+async def parsed_as(make: Callable[[dict[str, Any]], T], text: bytes) -> T:
+    """Parse a JSON object, and make something of it: of a large one beside the event loop.
+
+    Raises:
+        ApiError: it is none, or nothing can be made of it.
+    """
+    if len(text) < _LARGE:
+        return make(parse_object(text))
+    return await asyncio.to_thread(lambda: make(parse_object(text, read_in_steps)))
 
 
 def parse_object(text: bytes | str, read: Callable[[bytes | str], Any] = orjson.loads) -> dict[str, Any]:
@@ -174,10 +187,8 @@ def object_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _variables(body: Mapping[str, Any]) -> dict[str, str]:
     try:
-        return {
-            name: value if isinstance(value, str) else orjson.dumps(value).decode()
-            for name, value in object_of(body, "sessionVariables").items()
-        }
+        found = object_of(body, "sessionVariables").items()
+        return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in found}
     except orjson.JSONEncodeError as error:
         raise ApiError(BAD_REQUEST, f"sessionVariables must be texts: {error}") from None
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from kestrel_sql.server.errors import BAD_REQUEST, HTTP2_REQUIRED, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
-from kestrel_sql.server.http.bodies import object_of, parsed_object, read_lines
+from kestrel_sql.server.http.bodies import object_of, parsed_as, read_lines
 from kestrel_sql.server.http.context import context_of, principal_of
 from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Framing, negotiate
 from kestrel_sql.server.json_values import write_json
@@ -34,7 +34,7 @@ async def inserts_stream(http: HttpRequest) -> Response:
             first, *rest = await anext(lines, [b"{}"])
     except TimeoutError:
         raise ApiError(40800, "No arguments came in time: the first line is an object with a `target`") from None
-    arguments = await parsed_object(first)
+    arguments = await parsed_as(dict, first)
     target, properties = arguments.get("target"), object_of(arguments, "properties")
     if not isinstance(target, str):
         raise ApiError(

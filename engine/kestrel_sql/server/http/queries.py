@@ -13,7 +13,7 @@ from starlette.responses import Response
 from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
-from kestrel_sql.server.http.bodies import ksql_request, query_request, read_object
+from kestrel_sql.server.http.bodies import ksql_request, query_request, read_as, read_object
 from kestrel_sql.server.http.context import Context, context_of
 from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Frame, Framing, frame_of, negotiate
 from kestrel_sql.server.service import PrintedTopic, Request, RowStream, is_record
@@ -28,7 +28,7 @@ _ONE_BY_ONE = 100
 async def query(http: HttpRequest) -> Response:
     """Answer `POST /query`: one SELECT or PRINT."""
     context = context_of(http)
-    request = ksql_request(await read_object(http, context.limits))
+    request = await read_as(ksql_request, http, context.limits)
     if not request.text.strip():
         raise ApiError(BAD_REQUEST, '"ksql" field must be populated')
     framing = _framing(http, QUERY, absent=Framing.OBJECTS)
@@ -44,7 +44,7 @@ async def query_stream(http: HttpRequest) -> Response:
     """Answer `POST /query-stream`: one SELECT or PRINT."""
     context = context_of(http)
     framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED)
-    request = query_request(await read_object(http, context.limits))
+    request = await read_as(query_request, http, context.limits)
     try:
         parsed = await context.one_statement(http, request)
         if isinstance(parsed.statement, PrintTopic):

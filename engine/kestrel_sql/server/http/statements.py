@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from kestrel_sql.server.errors import UNKNOWN_COMMAND, ApiError
 from kestrel_sql.server.http.answers import json_answer
-from kestrel_sql.server.http.bodies import ksql_request, read_object, texts_of
+from kestrel_sql.server.http.bodies import ksql_request, read_as, read_object, texts_of
 from kestrel_sql.server.http.context import context_of, principal_of
 
 
 async def ksql(http: HttpRequest) -> Response:
     """Answer `POST /ksql`: one entity for each statement that has an answer."""
     context = context_of(http)
-    request = ksql_request(await read_object(http, context.limits))
+    request = await read_as(ksql_request, http, context.limits)
     return json_answer(await context.service.execute(request, await context.parse(http, request)))
 
 
