@@ -164,6 +164,9 @@ def test_variables_catalogs_and_properties_are_told_apart(session: Session) -> N
     assert lookups.answer(again, session.catalog, session.config) is answer
     earliest = asked(again.text, properties={"auto.offset.reset": "earliest"})
     assert lookups.answer(earliest, session.catalog, session.config) is None
+    many = asked(again.text, properties={f"consumer.{number}": "1" for number in range(100)})
+    lookups.plan(many, session.catalog, session.config, lambda _: answer)
+    assert lookups.answer(many, session.catalog, session.config) is None
     assert lookups.answer(again, Session().catalog, session.config) is None
     assert lookups.answer(again, session.catalog, Session().config) is None
 

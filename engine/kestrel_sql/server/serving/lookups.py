@@ -19,6 +19,7 @@ LookUp = Callable[[object], Answer | None]
 
 _KEPT = 1_000
 _LONGEST = 2_000
+_MOST_PROPERTIES = 20
 
 # The text before the constant has no quote, variable, semicolon or comment, so texts that begin alike parse alike.
 _TEXT = re.compile(r"([^'\"`$;]*=\s*)(?:'([^'$]*)'|([0-9]{1,18}))\s*;\s*")
@@ -81,9 +82,9 @@ class Lookups:
 
 
 def _asked(request: Request) -> tuple[_Shape, int | str] | None:
-    """The text of a request up to its last constant, and the constant."""
+    """The text of a request up to its last constant, and the constant; None for one that is not worth remembering."""
     text = request.text
-    if len(text) > _LONGEST or request.variables:
+    if len(text) > _LONGEST or request.variables or len(request.properties) > _MOST_PROPERTIES:
         return None
     found = _TEXT.fullmatch(text)
     if found is None:
