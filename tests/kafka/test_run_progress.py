@@ -25,23 +25,23 @@ from kestrel_sql.topics.records import Record
 STATE = QueryState(query="Q", batch=1, rows_in=2, rows_out=1, rows_per_second=0.2, lag={"a": 3}, state_rows=None)
 
 
-def report(batch: int, rows: int, offsets: dict[str, dict[str, int]], state: int = 0) -> dict[str, object]:
+def report(batch: int, rows: int, offsets: dict[str, dict[str, int]]) -> dict[str, object]:
     return {
         "batchId": batch,
         "numInputRows": rows,
         "sources": [{"endOffset": offsets}],
-        "stateOperators": [{"numRowsTotal": state}],
         "durationMs": {"addBatch": 7, "triggerExecution": 9 + batch},
     }
 
 
 def test_batches_are_counted_once_and_the_lag_is_the_broker_s() -> None:
     progress = QueryProgress("Q")
-    first = report(0, 10, {"a": {"0": 6, "1": 4}}, state=3)
+    first = report(0, 10, {"a": {"0": 6, "1": 4}})
     assert progress.add([first], now=lambda: 100.0)
     assert not progress.add([first], now=lambda: 100.5)
-    assert progress.add([first, report(1, 5, {"a": {"0": 11, "1": 4}}, state=4)], now=lambda: 101.0)
+    assert progress.add([first, report(1, 5, {"a": {"0": 11, "1": 4}})], now=lambda: 101.0)
     progress.wrote(7)
+    progress.state_rows = 4
     progress.measure_lag({("a", 0): 20, ("a", 1): 4, ("b", 0): 9})
     state = progress.state(now=lambda: 101.0)
     assert (state.rows_in, state.rows_out, state.batch, state.state_rows) == (15, 7, 1, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,16 @@ from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, open_store
 from kestrel_sql.spark.state_tools.summary import as_document, summarise
 from tests.kafka.applications import Applications
 from tests.kafka.helpers import create, produce, read
-from tests.kafka.stored import APP, EARLIEST, KEYS, records
+from tests.kafka.stored import APP, EARLIEST, NOW
 
 pytestmark = pytest.mark.spark
+
+KEYS = 25
+"""More than a query has pages with rows, so that pages are not taken for rows."""
+
+
+def records(first: int, count: int) -> Iterator[tuple[str, str, int]]:
+    return ((f"k{n % KEYS}", json.dumps({"V": n}), NOW + n) for n in range(first, first + count))
 
 
 def test_the_state_of_a_running_query_is_read_as_of_its_last_batch(
@@ -46,13 +53,19 @@ def test_the_state_of_a_running_query_is_read_as_of_its_last_batch(
         run.await_(lambda: shown() == 100 // KEYS, pause=0.3)
         code, out, err = told("ls", checkpoint, "--json")
         assert (code, err) == (0, "")
-        assert json.loads(out)["keys"] == KEYS
+        found = json.loads(out)
+        assert found["keys"] == found["rows"] == KEYS
+        assert found["pages"] < KEYS
+        run.await_(lambda: run.states["CTAS_T_0"].state_rows == KEYS)
         assert told("diff", checkpoint, checkpoint) == (0, "", "no difference\n")
         code, out, err = told("export", checkpoint, "--parquet", tmp_path / "out")
         assert (code, err, out.count(f"{KEYS} rows")) == (0, "", 1)
     by_path, by_store = summaries(checkpoint), summaries(open_store(spark, checkpoint.as_uri()))
     assert by_path == by_store
     assert [summary["keys"] for summary in by_path] == [KEYS]
+    produce(servers, f"{name}_s", [("k1", '{"V": 1}', NOW), ("another", '{"V": 1}', NOW)])
+    resumed = applications.catch_up(APP.format(name=name, sink="live"), checkpoint)
+    assert resumed.states["CTAS_T_0"].state_rows == KEYS + 1, "those of untouched pages, too"
 
 
 def summaries(checkpoint: CheckpointPath) -> list[Mapping[str, Any]]:

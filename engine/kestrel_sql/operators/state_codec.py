@@ -33,6 +33,9 @@ _ROWS_A_BUCKET = 8
 _COMPRESS_ABOVE_BYTES = 256
 """Smaller states are not compressed: the header of a zstd frame would cost what compression saves."""
 
+_MAP_HEADER = 5
+"""The size of the head of a dict with its length, at most."""
+
 _DECIMAL = 1
 _BIG_INT = 2
 _BUCKETS = 3
@@ -177,6 +180,25 @@ def batch_and_state(stored: bytes) -> tuple[int | None, bytes]:
     return _STAMP.unpack_from(stored)[1], stored[STAMP_SIZE:]
 
 
+def packed_length(stored: bytes | Mapping[Any, Any]) -> int:
+    """Return how many members a state has, of one that is packed from its first bytes."""
+    if not isinstance(stored, bytes):
+        return len(stored)
+    reader = msgpack.Unpacker()
+    reader.feed(_plain(stored, _MAP_HEADER))
+    return int(reader.read_map_header())
+
+
+def _plain(stored: bytes, size: int | None = None) -> bytes:
+    """The first bytes of a state without its version, or all of them."""
+    if stored[0] != PACKED:
+        return stored[1:] if size is None else stored[1 : 1 + size]
+    import pyarrow as pa
+
+    plain: bytes = pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read(size)
+    return plain
+
+
 def load_state(stored: bytes) -> State:
     """Decode what `dump_state` or `pack_state` wrote, with or without a batch; tuples come back as lists.
 
@@ -191,12 +213,8 @@ def load_state(stored: bytes) -> State:
             f"the stored state of an operator has version {stored[0]}; this release reads {VERSION} to {STAMPED}",
             hint="restart the query with the release that wrote the checkpoint, or with a new checkpoint",
         )
-    if stored[0] != PACKED:
-        return _rows(stored[1:])
-    import pyarrow as pa
-
     try:
-        return _rows(pa.CompressedInputStream(pa.BufferReader(stored[1:]), "zstd").read())
+        return _rows(_plain(stored))
     except OSError as error:
         raise QueryError(f"the stored state of an operator is damaged: {error}") from error
 

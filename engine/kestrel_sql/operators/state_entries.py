@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -19,6 +19,7 @@ from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import State, Value, Window
 from kestrel_sql.operators.row_keys import restored_row, unpack_key
+from kestrel_sql.operators.state_codec import packed_length
 from kestrel_sql.operators.tables.previous_row import Materialise
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.operators.tables.stream_time import StreamTime
@@ -52,6 +53,30 @@ class StateEntry:
 def stream_time(state: State) -> int | None:
     """Return the stream time (ms) of an operator's state, None if it keeps none."""
     return state.get("time")
+
+
+def row_count(state: State) -> int:
+    """Return how many rows `state_entries` lists for a state, without opening those that are stored in one piece."""
+    return sum(_COUNTS[name](part) for name, part in state.items() if name in _COUNTS)
+
+
+def _side_count(part: Any) -> int:
+    """Tables keep one row for each key; streams keep several, beside other members."""
+    return sum(map(len, part["rows"].values())) if isinstance(part, dict) and "rows" in part else len(part)
+
+
+_COUNTS: Mapping[str, Callable[[Any], int]] = {
+    "groups": len,
+    "rows": len,
+    "left": _side_count,
+    "right": _side_count,
+    "windows": lambda windows: sum(packed_length(groups) for groups in windows.values()),
+    "sessions": lambda sessions: sum(map(len, sessions.values())),
+    "pending": lambda sides: sum(
+        len(values) for side in sides for times in side["rows"].values() for _, _, values in times.values()
+    ),
+}
+"""How to count the rows in each part of a state."""
 
 
 @singledispatch

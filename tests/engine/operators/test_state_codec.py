@@ -13,6 +13,7 @@ from kestrel_sql.operators.state_codec import (
     dump_state,
     load_state,
     pack_state,
+    packed_length,
 )
 
 STORED_BUCKETS = (
@@ -52,6 +53,10 @@ def test_a_packed_state_is_smaller_and_decodes_to_the_same() -> None:
     assert load_state(pack_state(large)) == load_state(dump_state(large))
     assert len(pack_state(large)) < len(dump_state(large)) / 2
     assert pack_state(small) == dump_state(small)
+    assert [packed_length(found) for found in (pack_state(large), pack_state(small), small)] == [
+        len(large),
+        *[len(small)] * 2,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class QueryState:
         rows_out: the records written since then.
         rows_per_second: the records read in a second, over the last ten seconds.
         lag: the records still to read, by topic; None before the first batch.
-        state_rows: the rows of state.
+        state_rows: the rows of state after the last completed batch, as `kestrel state ls` counts them.
         bad_records: the records that could not be read, computed or written since the process started.
         late_records: the records that came too late for a window or a join since the process started.
         first_late: the sentence about the first of these.
@@ -118,9 +118,6 @@ class QueryProgress:
             self._rate.add(now(), rows)
             for source in report.get("sources", ()):
                 self.offsets.update(_offsets(source.get("endOffset")))
-            self.state_rows = sum(
-                int(operator.get("numRowsTotal") or 0) for operator in report.get("stateOperators", ())
-            )
         return bool(fresh)
 
     def _once(self, read: int, report: Mapping[str, Any]) -> int:

@@ -34,6 +34,7 @@ from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of
 from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import LogEntry
 
@@ -130,10 +131,11 @@ class ProductionRun:
         for stored in gone(manifest, [query.named for query in prepared]):
             self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
             manifest = manifest.with_query(parted(stored, folder))
+        rows: dict[str, Mapping[PageId, int]] = {}
         for query in prepared:
             if not query.stored.shared:
                 with self._about(query.named):
-                    self._check(query, folder)
+                    rows[query.stored.id] = self._check(query, folder)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
         started = [*units(prepared)]
@@ -157,6 +159,7 @@ class ProductionRun:
                     around,
                     folder.folder_of(unit.stored),
                 ),
+                resumed=rows.get(unit.stored.id, {}),
             )
             for unit in started
         ]
@@ -167,9 +170,10 @@ class ProductionRun:
             return self._catch_up(queries, offsets)
         return self._run_until_stopped(queries, offsets)
 
-    def _check(self, query: Prepared, folder: CheckpointFolder) -> None:
+    def _check(self, query: Prepared, folder: CheckpointFolder) -> Mapping[PageId, int]:
+        """Check the checkpoint of a query, and return the rows in each page of its state."""
         stored = query.stored
-        check_start(
+        return check_start(
             self.open_spark,
             query.pipeline,
             folder.folder_of(stored),

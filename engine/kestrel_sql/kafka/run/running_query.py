@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -39,6 +39,7 @@ from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, uri_of
+from kestrel_sql.spark.state.row_counts import PageId, RowCounts
 from kestrel_sql.spark.state.store_errors import error_of_text
 from kestrel_sql.topics.records import LogEntry
 
@@ -70,7 +71,10 @@ class Surroundings:
 
 @dataclass(slots=True, kw_only=True)
 class RunningQuery:
-    """A query that was started; `failure` is the error if it failed."""
+    """A query that was started; `failure` is the error if it failed.
+
+    `resumed` are the rows of state of each page of its checkpoint (`check_start`).
+    """
 
     stored: StoredQuery
     pipeline: Pipeline | SharedPipeline
@@ -78,6 +82,7 @@ class RunningQuery:
     folder: CheckpointPath
     """Spark's checkpoint."""
     progress: QueryProgress
+    resumed: Mapping[PageId, int] = field(default_factory=dict)
     failure: EngineError | None = None
     execution: Any = None
     attempts: int = 0
@@ -92,6 +97,7 @@ class RunningQuery:
     _counted: int = -1
     _spanned: int = 0
     _callback: BatchCallback | None = None
+    _counts: RowCounts | None = None
 
     @property
     def id(self) -> str:
@@ -149,8 +155,14 @@ class RunningQuery:
         stored = self.stored
         self._layout = likely_layout(self.around.config, self._name, _slots(self.around.spark))
         end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
+        self._counts = self._counts or RowCounts.of(self.around.spark, self.resumed)
         return self.pipeline.frame(
-            records, stored.pages, stored.partitions, end=end, has_task_pages=stored.has_task_pages
+            records,
+            stored.pages,
+            stored.partitions,
+            end=end,
+            has_task_pages=stored.has_task_pages,
+            counts=self._counts,
         )
 
     @property
@@ -167,6 +179,7 @@ class RunningQuery:
         """Update the progress and failure; return whether a batch was processed since the last call."""
         fresh = self.progress.add(self._reports())
         if fresh:
+            self.progress.state_rows = 0 if self._counts is None else self._counts.total
             # A batch succeeded, so a later failure is a new one.
             self.attempts, self._before = 0, ""
         if not self.is_active and self.failure is None and self._final is None and not self._was_stopped():

@@ -22,6 +22,7 @@ from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_meta
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes, chained
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.state.row_counts import RowCounts
 
 _NAMED = 3
 
@@ -55,6 +56,7 @@ class SharedPipeline:
         *,
         end: tuple[Pass, str],
         has_task_pages: bool,
+        counts: RowCounts,
     ) -> DataFrame:
         """Pass each batch of records through all pipelines; the arguments are those of `Pipeline.frame`."""
         function, schema = end

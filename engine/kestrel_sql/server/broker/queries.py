@@ -38,6 +38,7 @@ from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder
+from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import LogEntry
 
@@ -318,7 +319,7 @@ class BrokerQueries:
             return
         known.retry_at, known.waits_for = None, ""
         try:
-            self._run(known, self._prepared(known.query, replaces=known.replaces))
+            self._run(known, *self._prepared(known.query, replaces=known.replaces))
         except StillRunsError as error:
             self._wait(known, error)
         except EngineError as error:
@@ -341,7 +342,8 @@ class BrokerQueries:
         known.error, known.is_error_of_user = error.message, isinstance(error, StatementError)
         _log.warning("%s does not run: %s", known.query.id, error.render())
 
-    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> Prepared:
+    def _prepared(self, query: PersistentQuery, *, replaces: bool) -> tuple[Prepared, Mapping[PageId, int]]:
+        """Prepare a query, and count the rows in each page of the state of its checkpoint."""
         preparation, stored = self._preparation(self.session), self.manifest.queries.get(query.id)
         named = NamedQuery(name=query.id, query=query, replaces=replaces)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
@@ -350,7 +352,7 @@ class BrokerQueries:
             place = Place(folder=self.folder.folder_of(prepared.stored), spark=self.spark, serde=self.session.serde())
             prepared = self.adoption.begun(prepared, self.offsets, None if sink is None else sink.topic, place)
         stored = prepared.stored
-        check_start(
+        rows = check_start(
             self.spark,
             prepared.pipeline,
             self.folder.folder_of(stored),
@@ -361,9 +363,9 @@ class BrokerQueries:
         )
         self.manifest = self.manifest.with_query(stored)
         self.folder.save(self.manifest)
-        return prepared
+        return prepared, rows
 
-    def _run(self, known: Supervised, prepared: Prepared) -> None:
+    def _run(self, known: Supervised, prepared: Prepared, rows: Mapping[PageId, int]) -> None:
         around = Surroundings(
             spark=self.spark(),
             config=self.settings.config,
@@ -389,6 +391,7 @@ class BrokerQueries:
                 around,
                 self.folder.folder_of(prepared.stored),
             ),
+            resumed=rows,
         )
         known.progress.offsets.update(self.folder.next_offsets(prepared.stored) or prepared.stored.start)
         self._measure([known])

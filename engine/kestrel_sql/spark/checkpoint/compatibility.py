@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +18,8 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.archive_order import replaced_files
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, plain_name
 from kestrel_sql.spark.state.checkpoint_reader import committed, stored_pages
-from kestrel_sql.spark.state.page_check import page_check
+from kestrel_sql.spark.state.page_check import CHECKED, page_check
+from kestrel_sql.spark.state.row_counts import PageId
 
 _JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _HINT = "run the statement that wrote it, or start with a new checkpoint; this one was not changed"
@@ -33,7 +34,7 @@ def check_start(
     tasks: Sequence[int] | None = None,
     has_task_pages: bool = False,
     replaced: bool = False,
-) -> None:
+) -> Mapping[PageId, int]:
     """Check that a checkpoint is new or was written by the same pipeline, and write its metadata.
 
     Decodes every page of its state once, in parallel.
@@ -49,18 +50,23 @@ def check_start(
             operators
             may not.
 
+    Returns:
+        The number of rows in each page of its state.
+
     Raises:
         CheckpointError: the pipeline may not start; names the query, the checkpoint and the difference.
     """
+    rows: dict[PageId, int] = {}
     own = CheckpointMetadata.of(
         pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_task_pages=has_task_pages
     )
-    flaw = next(_flaws(open_spark, pipeline, checkpoint, own, replaced=replaced), None)
+    flaw = next(_flaws(open_spark, pipeline, checkpoint, own, rows, replaced=replaced), None)
     if flaw is not None:
         raise CheckpointError(
             f"{_query_names(pipeline)} cannot resume from the checkpoint {checkpoint}: {flaw}", hint=_HINT
         )
     write_metadata(checkpoint, own)
+    return rows
 
 
 def folder_of(checkpoint: str | Path) -> Path:
@@ -74,6 +80,7 @@ def _flaws(
     pipeline: Pipeline,
     folder: CheckpointPath,
     own: CheckpointMetadata,
+    rows: dict[PageId, int],
     *,
     replaced: bool,
 ) -> Iterator[str]:
@@ -96,13 +103,18 @@ def _flaws(
     if operators != list(range(levels)):
         yield f"it contains the state of {len(operators)} levels of operators, and the query has {levels}"
     for number in range(1, levels + 1):
-        yield from _state_flaws(open_spark(), pipeline, folder, own, number)
+        yield from _state_flaws(open_spark(), pipeline, folder, own, number, rows)
 
 
 def _state_flaws(
-    spark: SparkSession, pipeline: Pipeline, folder: CheckpointPath, own: CheckpointMetadata, number: int
+    spark: SparkSession,
+    pipeline: Pipeline,
+    folder: CheckpointPath,
+    own: CheckpointMetadata,
+    number: int,
+    rows: dict[PageId, int],
 ) -> Iterator[str]:
-    """What is wrong with the state of a level: the first flaw found in its pages."""
+    """What is wrong with the state of a level, page by page; adds how many rows each has."""
     check = page_check(
         list(own.operators[number - 1]),
         tasks=max(own.tasks),
@@ -113,12 +125,14 @@ def _state_flaws(
     try:
         with plain_name(folder) as plain:
             stored = stored_pages(spark, plain, levels=pipeline.depth - 1, level=number)
-            found = stored.mapInArrow(check, "task INT, page INT, flaw STRING").limit(1).collect()
+            found = stored.mapInArrow(check, CHECKED).collect()
     except (PySparkException, Py4JJavaError) as error:
         yield f"the state of level {number} cannot be read: {_cause(error)}"
         return
+    rows.update({(number, row["task"], row["page"]): row["rows"] for row in found})
     for row in found:
-        yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
+        if row["flaw"] is not None:
+            yield f"page {row['page']} of task {row['task']} of level {number}: {row['flaw']}"
 
 
 def _query_names(pipeline: Pipeline) -> str:

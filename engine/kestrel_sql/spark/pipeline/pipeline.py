@@ -20,6 +20,7 @@ from kestrel_sql.spark.pipeline.stage_pass import run_stage
 from kestrel_sql.spark.state.host import apply_level
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import page_batches
+from kestrel_sql.spark.state.row_counts import RowCounts
 
 PAGES, _LEAST_PAGES = 32, 8
 """The number of pages that the tasks of a running query share, and the fewest of a task.
@@ -65,6 +66,7 @@ class Pipeline:
         tasks: Sequence[int] | None = None,
         end: tuple[Pass, str] | None = None,
         has_task_pages: bool = False,
+        counts: RowCounts | None = None,
     ) -> DataFrame:
         """Apply the pipeline to records.
 
@@ -81,6 +83,7 @@ class Pipeline:
             end: a function for `mapInArrow` and the schema of its result, to be run in the pass that encodes.
             has_task_pages: whether the state that spans the keys of a task has a page of its own for each task
                 (`kestrel_sql.spark.state.packing.task_page`). A checkpoint fixes this as well.
+            counts: takes how many rows of state there are.
 
         Returns:
             Rows with the columns of `WIRE_OUTPUT`, or with those of `end`.
@@ -92,18 +95,27 @@ class Pipeline:
         given = records if isinstance(records, Passes) else Passes(records)
         decoded = given.through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        rows = self.between(decoded, pages, found, has_task_pages=has_task_pages)
+        rows = self.between(decoded, pages, found, has_task_pages=has_task_pages, counts=counts)
         rows = rows.through(encode_batches(self.graph.sinks))
         if end is None:
             return rows.frame(WIRE_OUTPUT)
         function, schema = end
         return rows.through(function).frame(schema)
 
-    def between(self, rows: Passes, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False) -> Passes:
+    def between(
+        self,
+        rows: Passes,
+        pages: int,
+        tasks: Sequence[int],
+        *,
+        has_task_pages: bool = False,
+        counts: RowCounts | None = None,
+    ) -> Passes:
         """Apply the stages and levels to decoded rows; returns the rows of the sinks."""
         for at, stage in enumerate(self.graph.stages):
             if at > 0:
-                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages)
+                counted = None if counts is None else counts.of_level(at)
+                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages, counts=counted)
             rows = rows.through(run_stage(stage))
             if at + 1 < self.depth and pages > 1:
                 rows = rows.through(page_batches(self.level(at + 1), pages))

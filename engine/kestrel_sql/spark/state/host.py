@@ -31,6 +31,7 @@ from kestrel_sql.spark.state.level import PLAN, Level, load_page
 from kestrel_sql.spark.state.packing import PACKED, UNPACKED, pack_batches, unpack_batches
 from kestrel_sql.spark.state.page import PageRunner
 from kestrel_sql.spark.state.processor import PAGE_STATE, STATE_SCHEMA, LateProcessor
+from kestrel_sql.spark.state.row_counts import LevelCounts
 
 
 @contextmanager
@@ -52,9 +53,10 @@ class Host(StatefulProcessor):
     The results are rows of `UNPACKED`, or those that `then` makes of the rows after the level.
     """
 
-    def __init__(self, level: Level, then: Pass | None = None) -> None:
+    def __init__(self, level: Level, then: Pass | None = None, counts: LevelCounts | None = None) -> None:
         self._level = level
         self._then = then
+        self._counts = counts
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variable."""
@@ -77,7 +79,7 @@ class Host(StatefulProcessor):
             else:
                 own.append(read_rows(row["rows"], self._read))
         with _no_collector():
-            made = self._handled(pa.concat_batches(own), key[0]) if own else iter(())
+            made = self._handled(pa.concat_batches(own), key) if own else iter(())
             if self._then is None:
                 yield from (Row(passing=True, rows=blob) for blob in passing)
                 yield from (Row(passing=False, rows=write_rows(batch)) for batch in made)
@@ -87,17 +89,19 @@ class Host(StatefulProcessor):
             for batch in self._then(in_chunks(given)):
                 yield from (Row(**row) for row in batch.to_pylist())
 
-    def _handled(self, rows: pa.RecordBatch, task: int) -> Iterator[pa.RecordBatch]:
+    def _handled(self, rows: pa.RecordBatch, key: Any) -> Iterator[pa.RecordBatch]:
         found = self._state.get()
         stored = None if found is None else bytes(found[0])
         state: State = {} if stored is None else load_page(stored, self._fingerprint)
         state[PLAN] = self._fingerprint
-        yield from self._runner.run(rows, task, state)
+        yield from self._runner.run(rows, key[0], state)
         dumped = dump_state(state)
         # A join that only looks rows up leaves the page as it was.
         if stored is None or dumped != batch_and_state(stored)[1]:
             batch = _batch()
             self._state.update((dumped if batch is None else stamped(batch, dumped),))
+            if self._counts is not None:
+                self._counts.note(key[0], key[1], state)
 
     def close(self) -> None:
         """Do nothing: no resources are open."""
@@ -116,13 +120,14 @@ class _Hosted:
 
     packed: DataFrame
     level: Level
+    counts: LevelCounts | None
 
     def mapInArrow(self, function: Pass, schema: str) -> DataFrame:  # noqa: N802 - Spark's name
         """Return what a function makes of the rows, as `DataFrame.mapInArrow` does."""
         # Spark takes what a processor returns cell by cell, so that it has to be few rows.
         if are_blobs(schema):
-            return self._processed(Host(self.level, function), schema)
-        handled = Passes(self._processed(Host(self.level), UNPACKED))
+            return self._processed(Host(self.level, function, self.counts), schema)
+        handled = Passes(self._processed(Host(self.level, counts=self.counts), UNPACKED))
         return handled.through(unpack_batches(self.level)).through(function).frame(schema)
 
     def _processed(self, host: Host, schema: str) -> DataFrame:
@@ -131,7 +136,17 @@ class _Hosted:
         )
 
 
-def apply_level(rows: Passes, level: Level, partitions: Sequence[int], *, has_task_pages: bool = False) -> Passes:
-    """Apply a level of operators to rows; the other arguments are those of `pack_batches`."""
+def apply_level(
+    rows: Passes,
+    level: Level,
+    partitions: Sequence[int],
+    *,
+    has_task_pages: bool = False,
+    counts: LevelCounts | None = None,
+) -> Passes:
+    """Apply a level of operators to rows; `counts` takes how many rows of state they keep.
+
+    The other arguments are those of `pack_batches`.
+    """
     packed = rows.through(pack_batches(level, partitions, has_task_pages=has_task_pages)).frame(PACKED)
-    return Passes(_Hosted(packed, level))
+    return Passes(_Hosted(packed, level, counts))
