@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from lark import Lark, Tree
+from lark import Tree
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.format.statements import format_statement
@@ -22,6 +22,8 @@ from kestrel_sql.sql.parse.parser import (
     parse_select_item,
     parse_statement,
     parse_type,
+    place_of,
+    statements_of,
 )
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.types import sql_types as t
@@ -298,10 +300,10 @@ def test_a_typical_statement_parses_within_20_ms() -> None:
     assert (time.perf_counter() - started) / 20 < 0.02
 
 
-def test_no_statement_builds_a_lexer(monkeypatch: pytest.MonkeyPatch) -> None:
-    grammar()
-    monkeypatch.setattr(Lark, "_build_lexer", lambda _: pytest.fail("a lexer was built"))
-    parse_statement("SELECT a FROM b")
+def test_a_statement_behind_an_unreadable_one_has_its_place() -> None:
+    unreadable, following = statements_of("PRINT a#\n b; PRINT c;")
+    assert unreadable.error is not None
+    assert place_of(following) == Span(2, 5, 2, 10)
 
 
 def test_the_result_is_no_raw_tree() -> None:

@@ -63,6 +63,22 @@ class _Scope:
     functions: Registry
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    bound: Bound
+    scope: Mapping[str, SqlType]
+    functions: Registry
+
+
+_KNOWN: dict[int, _Known] = {}
+"""The last expressions that were bound, by their ids: equal ones may differ in the digits of a number.
+
+A plan is typed where it is made and where its steps are built, over the same columns.
+"""
+
+_MOST_KNOWN = 4096
+
+
 def bind(
     expression: Expression,
     scope: Mapping[str, SqlType],
@@ -81,8 +97,14 @@ def bind(
         TypeMismatchError: operand types do not fit (rules L4), or a lambda or interval unit is outside a call.
         UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`, or a part is a MAP whose keys are an ARRAY, MAP or STRUCT.
     """
+    known = _KNOWN.get(id(expression))
+    if known is not None and known.bound.node is expression and known.functions is functions and known.scope == scope:
+        return known.bound
     bound = mark_own_scales(_bind(expression, _Scope(scope, {}, functions)))
     _check_keys(bound)
+    if len(_KNOWN) >= _MOST_KNOWN:
+        _KNOWN.clear()
+    _KNOWN[id(expression)] = _Known(bound, dict(scope), functions)
     return bound
 
 

@@ -14,6 +14,8 @@ from kestrel_sql.types.sql_types import STRING, Decimal, SqlType, contains
 @along_chains
 def mark_own_scales(bound: Bound) -> Bound:
     """Mark the types of CASTs that may add a digit, and of all parts that can return a value of a marked part."""
+    if not bound.children:
+        return bound
     children = tuple(map(mark_own_scales, bound.children))
     passes_on = any(map(_marked, children)) and not _rescales(bound)
     if bound.type is not None and (passes_on or _may_add_a_digit(bound)):

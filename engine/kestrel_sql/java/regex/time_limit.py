@@ -42,7 +42,14 @@ MOST_MADE = 1 << 29
 LIMITED: dict[str, Callable[..., Any]] = {}
 """The functions with a limit, by module and name."""
 
-_work = threading.local()
+
+class _Work(threading.local):
+    deadline: float | None = None
+    seconds: float = 0
+    made: int = 0
+
+
+_work = _Work()
 
 
 @contextmanager
@@ -57,7 +64,7 @@ def work_limit(seconds: float) -> Iterator[None]:
 
 def is_limited() -> bool:
     """Whether this thread works for one request."""
-    return getattr(_work, "deadline", None) is not None
+    return _work.deadline is not None
 
 
 def check_work(made: int = 0) -> None:
@@ -68,7 +75,7 @@ def check_work(made: int = 0) -> None:
     Raises:
         WorkTimeError: its time is over, or it has made too much.
     """
-    deadline = getattr(_work, "deadline", None)
+    deadline = _work.deadline
     if deadline is None:
         return
     if time.monotonic() > deadline:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from lark import Token
-
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.queries import QueryRules, integer_value
 from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, kinds, names, parts
+from kestrel_sql.sql.parse.tokens import Token
 
 
 class AdminRules(QueryRules):

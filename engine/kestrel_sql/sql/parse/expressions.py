@@ -8,12 +8,11 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from lark import Token
-
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.walk import rewrite
 from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes
+from kestrel_sql.sql.parse.tokens import Token
 from kestrel_sql.sql.parse.types import TypeRules
 
 _ARITHMETIC = {op.value: op for op in e.ArithmeticOp}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lark import Token
-
 from kestrel_sql.sql.nodes import kafka_source as k
 from kestrel_sql.sql.parse.admin import AdminRules
 from kestrel_sql.sql.parse.queries import integer_value
 from kestrel_sql.sql.parse.spans import Children, Part, cover, kinds, names, nodes, parts
+from kestrel_sql.sql.parse.tokens import Token
 
 
 class KafkaRules(AdminRules):

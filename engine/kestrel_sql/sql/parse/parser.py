@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token
-from lark.exceptions import UnexpectedToken
-from lark.lexer import BasicLexer
-from lark.parsers.lalr_interactive_parser import InteractiveParser
+from lark import Lark
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.java.regex.time_limit import check_work
@@ -27,12 +25,15 @@ from kestrel_sql.sql.nodes.statements import (
     Window,
 )
 from kestrel_sql.sql.parse.grammar_tables import parser_of
+from kestrel_sql.sql.parse.lalr import END, Stacks, Tables, tables_of
 from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS, is_long_chain, is_too_large, too_large
 from kestrel_sql.sql.parse.statements import StatementRules
 from kestrel_sql.sql.parse.syntax_errors import Failure, syntax_error
 from kestrel_sql.sql.parse.tokens import (
     StatementTokens,
+    Token,
     filled_in,
+    pattern_of,
     span_of,
     split_statements,
     substitute,
@@ -115,7 +116,7 @@ def parse_script(
 
 def statements_of(text: str) -> Iterator[StatementTokens]:
     """Split a text at its semicolons, so that each statement can be parsed when those before it have run."""
-    return split_statements(grammar(), text)
+    return split_statements(_pattern(), text)
 
 
 def place_of(piece: StatementTokens) -> Span:
@@ -212,14 +213,21 @@ def grammar() -> Lark:
 
     lark's file cache is off, because it unpickles a file from the shared temporary directory.
     """
-    parser = parser_of(Path(__file__).with_name("grammar.lark"), _STARTS, StatementRules())
-    # Without this attribute `Lark.lex` builds a lexer for every text.
-    parser.lexer = BasicLexer(parser.lexer_conf)
-    return parser
+    return parser_of(Path(__file__).with_name("grammar.lark"), _STARTS, StatementRules())
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    return pattern_of(grammar())
+
+
+@functools.cache
+def _tables(start: str) -> Tables:
+    return tables_of(grammar(), start)
 
 
 def _parse(start: str, text: str) -> Any:
-    tokens = tuple(tokenize(grammar(), text))
+    tokens = tuple(tokenize(_pattern(), text))
     return _run(start, StatementTokens(tokens, text, None))
 
 
@@ -268,33 +276,32 @@ def _with_definition(known: Variables, statement: Statement) -> Variables:
 
 
 def _run(start: str, piece: StatementTokens) -> Any:
-    parser = grammar().parse_interactive(start=start)
+    stacks = Stacks(_tables(start))
     tokens = (*piece.tokens, _end_token(piece))
-    result = None
     for index, token in enumerate(tokens):
         check_work()
         try:
-            result = parser.feed_token(token)
-        except UnexpectedToken:
-            raise _failure(start, piece, index) from None
+            accepted = stacks.feed(token.type, token)
         except RecursionError:
             # Names of lambdas are bound as soon as a lambda ends.
             raise too_large(_outer_span(piece)) from None
+        if not accepted:
+            raise _failure(start, piece, index)
         # Now and then only, for a chain that the limit forbids costs as little to read as one that it allows.
-        if index % MAX_TERMS == 0 and any(map(is_long_chain, parser.parser_state.value_stack[-_TOP:])):
+        if index % MAX_TERMS == 0 and any(map(is_long_chain, stacks.values[-_TOP:])):
             raise too_large(_outer_span(piece))
-    if len(tokens) > min(MAX_DEPTH, MAX_TERMS) and is_too_large(result):
+    if len(tokens) > min(MAX_DEPTH, MAX_TERMS) and is_too_large(stacks.values[-1]):
         raise too_large(_outer_span(piece))
-    return result
+    return stacks.values[-1]
 
 
 def _end_token(piece: StatementTokens) -> Token:
     if piece.end is not None:
-        return piece.end.update("$END")
+        return piece.end.update(END, piece.end)
     if not piece.tokens:
-        return Token("$END", "", 0, 1, 1, 1, 1, 0)
+        return Token(END, "", 0, 1, 1, 1, 1, 0)
     last = piece.tokens[-1]
-    return Token("$END", "", last.end_pos, last.end_line, last.end_column, last.end_line, last.end_column, last.end_pos)
+    return Token(END, "", last.end_pos, last.end_line, last.end_column, last.end_line, last.end_column, last.end_pos)
 
 
 def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
@@ -303,10 +310,10 @@ def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
     Feed the tokens before it again: the rejection itself may have reduced rules, which loses the accepted tokens.
     """
     tokens = (*piece.tokens, _end_token(piece))
-    parser = grammar().parse_interactive(start=start)
+    stacks = Stacks(_tables(start))
     for token in tokens[:index]:
-        parser.feed_token(token)
-    accepts = frozenset(_accepted(parser))
+        stacks.feed(token.type, token)
+    accepts = stacks.accepts()
     offending = tokens[index]
     following = tokens[index + 1].type if index + 1 < len(tokens) else None
     return syntax_error(
@@ -317,22 +324,10 @@ def _failure(start: str, piece: StatementTokens, index: int) -> SqlSyntaxError:
             accepts=accepts,
             is_first=index == 0 and start.endswith("statement"),
             skippable=following in accepts,
-            insertable="RPAR" in accepts and offending.type in _accepts_behind_parenthesis(parser, offending),
+            insertable="RPAR" in accepts and offending.type in stacks.accepts_after("RPAR"),
             statement=piece.text + (";" if piece.end is not None and not piece.text.endswith(";") else ""),
         )
     )
-
-
-def _accepts_behind_parenthesis(parser: InteractiveParser, before: Token) -> set[str]:
-    # Without deepcopy_values the copy would recurse through the nodes of a long chain.
-    forked = parser.copy(deepcopy_values=False)  # type: ignore[no-untyped-call]
-    forked.feed_token(before.update("RPAR", ")"))
-    return _accepted(forked)
-
-
-def _accepted(parser: InteractiveParser) -> set[str]:
-    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
-    return accepted
 
 
 def _unfinished(piece: StatementTokens) -> SqlSyntaxError:

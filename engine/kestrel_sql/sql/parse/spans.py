@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lark import Token
-
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.nodes.expressions import Node
-from kestrel_sql.sql.parse.tokens import span_of
+from kestrel_sql.sql.parse.tokens import Token, span_of
+
+_START = Span(1, 1, 1, 1)
 
 Children = list[Any]
 """The children of a grammar rule: tokens, nodes and parts in textual order."""
@@ -26,15 +26,18 @@ class Part:
 
 def child_span(child: Token | Node | Part) -> Span:
     """Return the span of one child."""
-    if isinstance(child, Token):
-        return span_of(child)
-    return child.span or Span(1, 1, 1, 1)
+    return span_of(child) if isinstance(child, Token) else child.span or _START
 
 
 def cover(children: Children) -> Span:
     """Return the span from the first to the last child."""
-    first, last = child_span(children[0]), child_span(children[-1])
+    first, last = _place(children[0]), _place(children[-1])
     return Span(first.line, first.column, last.end_line, last.end_column)
+
+
+def _place(child: Token | Node | Part) -> Token | Span:
+    """What says where a child is: a token itself, and the span of anything else."""
+    return child if isinstance(child, Token) else child.span or _START
 
 
 def kinds(children: Children) -> set[str]:

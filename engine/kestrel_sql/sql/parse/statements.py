@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from lark import Token
-
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.kafka_source import KafkaRules
 from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes, parts
+from kestrel_sql.sql.parse.tokens import Token
 
 
 class StatementRules(KafkaRules):

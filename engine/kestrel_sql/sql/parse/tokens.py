@@ -7,14 +7,46 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lark import Lark, TextSlice, Token
-from lark.exceptions import UnexpectedCharacters
-from lark.lexer import LexerState
+from lark import Lark
+from lark.lexer import BasicLexer
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KAFKA_KEYWORDS, KEYWORDS
 from kestrel_sql.sql.parse.nesting import MAX_FILLED, MAX_LETTERS, MAX_TOKENS, too_large
 from kestrel_sql.sql.parse.variables import Variables
+
+
+class Token(str):
+    """A piece of a text that the grammar knows: what was written or stands for it, its type and its place."""
+
+    __slots__ = ("column", "end_column", "end_line", "end_pos", "line", "start_pos", "type")
+
+    type: str
+    start_pos: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    end_pos: int
+
+    def __new__(
+        cls, kind: str, text: str, start_pos: int, line: int, column: int, end_line: int, end_column: int, end_pos: int
+    ) -> Token:
+        """Make a token; lines and columns count from 1, and the end is behind it."""
+        token = str.__new__(cls, text)
+        token.type, token.start_pos, token.end_pos = kind, start_pos, end_pos
+        token.line, token.column, token.end_line, token.end_column = line, column, end_line, end_column
+        return token
+
+    def update(self, kind: str, text: str) -> Token:
+        """Return another token in the same place."""
+        place = (self.start_pos, self.line, self.column, self.end_line, self.end_column, self.end_pos)
+        return Token(kind, text, *place)
+
+    @property
+    def value(self) -> str:
+        """The text alone."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,37 +72,75 @@ _OPERATORS = {"\u2264": "<=", "\u2265": ">=", "\u2260": "<>", "\u00d7": "*", "\u
 
 def span_of(token: Token) -> Span:
     """Return the span of a token."""
-    line, column = token.line or 1, token.column or 1
-    return Span(line, column, token.end_line or line, token.end_column or column)
+    return Span(token.line, token.column, token.end_line, token.end_column)
 
 
-def tokenize(lexer: Lark, text: str) -> Iterator[Token]:
+def pattern_of(grammar: Lark) -> re.Pattern[str]:
+    """The pattern of blanks and comments, and then a token, which is the last group that matches, or nothing."""
+    conf = grammar.lexer_conf
+    terminals = [(each.name, each.pattern.to_regexp()) for each in BasicLexer(conf).terminals]
+    ignored = "|".join(pattern for name, pattern in terminals if name in conf.ignore)
+    tokens = "|".join(f"(?P<{name}>{pattern})" for name, pattern in terminals if name not in conf.ignore)
+    return re.compile(f"(?P<{_IGNORED}>(?:{ignored})*+)(?:{tokens})?+")
+
+
+_IGNORED = "ignored"
+
+
+def tokenize(pattern: re.Pattern[str], text: str) -> Iterator[Token]:
     """Yield the tokens of `text`; a keyword, in any letter case, gets its own token type.
 
     Raises:
         SqlSyntaxError: no token starts with a character, or a quote is not closed.
     """
-    try:
-        yield from _tokens(lexer, LexerState(TextSlice(text, 0, len(text))))
-    except UnexpectedCharacters as error:
-        raise _unreadable(error) from None
+    reader = _Reader(pattern, text)
+    yield from reader.tokens()
+    if reader.error is not None:
+        raise reader.error
 
 
-def _tokens(lexer: Lark, state: LexerState) -> Iterator[Token]:
-    slash: Token | None = None
-    for token in lexer.lexer.lex(state, None):
-        if token.type == "IDENTIFIER":
-            word = token.upper()
-            token.type = word if word in KEYWORDS else "IDENTIFIER"
-        elif token.type == "SLASH":
-            slash = token
-        elif token.type == "ASTERISK" and slash is not None and token.start_pos == slash.end_pos:
-            # Each further one would look for its end in the whole text.
-            raise UnexpectedCharacters(state.text.text, slash.start_pos, slash.line, slash.column)  # type: ignore[no-untyped-call]
-        yield token
+@dataclass(slots=True)
+class _Reader:
+    """Reads tokens up to an `error`; `at` is where it goes on, `line` the line there, which begins at `line_start`."""
+
+    pattern: re.Pattern[str]
+    text: str
+    at: int = 0
+    line: int = 1
+    line_start: int = 0
+    error: SqlSyntaxError | None = None
+
+    def tokens(self) -> Iterator[Token]:
+        """Yield the tokens from `at` on, up to a character that starts none."""
+        text, match = self.text, self.pattern.match
+        while (found := match(text, self.at)) is not None:
+            kind, start, end = found.lastgroup or _IGNORED, found.end(1), found.end()
+            self.move(start)
+            line, column = self.line, start - self.line_start + 1
+            if kind == _IGNORED:
+                if start < len(text):
+                    self.error = _unreadable(text[start], line, column)
+                return
+            word = text[start:end]
+            if kind == "IDENTIFIER" and (upper := word.upper()) in KEYWORDS:
+                kind = upper
+            self.move(end)
+            yield Token(kind, word, start, line, column, self.line, end - self.line_start + 1, end)
+            if kind == "SLASH" and text.startswith("*", end):
+                # A comment without an end: each further one would look for its end in the whole text.
+                self.move(end + 1)
+                self.error = _unreadable(word, line, column)
+                return
+
+    def move(self, to: int) -> None:
+        """Go on at a character further behind."""
+        if newlines := self.text.count("\n", self.at, to):
+            self.line += newlines
+            self.line_start = self.text.rindex("\n", self.at, to) + 1
+        self.at = to
 
 
-def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
+def split_statements(pattern: re.Pattern[str], text: str) -> Iterator[StatementTokens]:
     """Split a script at its semicolons.
 
     A character that starts no token costs its statement, which has an `error`; the next one is read as usual.
@@ -78,33 +148,29 @@ def split_statements(lexer: Lark, text: str) -> Iterator[StatementTokens]:
     Raises:
         SqlSyntaxError: a statement has too many or too large tokens.
     """
+    reader = _Reader(pattern, text)
     current: list[Token] = []
-    state = LexerState(TextSlice(text, 0, len(text)))
     while True:
-        try:
-            for token in _tokens(lexer, state):
-                if token.type != "SEMICOLON":
-                    current.append(token)
-                    if len(current) > MAX_TOKENS:
-                        raise too_large(span_of(token))
-                    if len(token) > MAX_LETTERS:
-                        raise SqlSyntaxError(
-                            f"A word, number or text may have {MAX_LETTERS} letters", span=span_of(token)
-                        )
-                    continue
-                # A semicolon without a statement is one that does not parse.
-                current = current or [token]
-                yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
-                current = []
-            break
-        except UnexpectedCharacters as error:
-            at = state.line_ctr.char_pos
-            rest = _REST.match(text, at + 1)
-            end = len(text) if rest is None else rest.end()
-            start = current[0].start_pos if current else at
-            yield StatementTokens(tuple(current), text[start:end], None, _unreadable(error))
+        for token in reader.tokens():
+            if token.type != "SEMICOLON":
+                current.append(token)
+                if len(current) > MAX_TOKENS:
+                    raise too_large(span_of(token))
+                if len(token) > MAX_LETTERS:
+                    raise SqlSyntaxError(f"A word, number or text may have {MAX_LETTERS} letters", span=span_of(token))
+                continue
+            # A semicolon without a statement is one that does not parse.
+            current = current or [token]
+            yield StatementTokens(tuple(current), text[current[0].start_pos : token.end_pos], token)
             current = []
-            state.line_ctr.feed(TextSlice(text, at, end))
+        if reader.error is None:
+            break
+        rest = _REST.match(text, reader.at + 1)
+        end = len(text) if rest is None else rest.end()
+        start = current[0].start_pos if current else reader.at
+        yield StatementTokens(tuple(current), text[start:end], None, reader.error)
+        current, reader.error = [], None
+        reader.move(end)
     if current:
         yield StatementTokens(tuple(current), text[current[0].start_pos : current[-1].end_pos], None)
 
@@ -119,7 +185,8 @@ def with_kafka_keywords(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     names = [False, *(token.type in ("SOURCE", "EXISTS") for token in tokens)]
     words = zip(tokens, names, strict=False)
     return tuple(
-        token.update(token.upper()) if not is_name and _is_kafka_keyword(token) else token for token, is_name in words
+        token.update(token.upper(), token) if not is_name and _is_kafka_keyword(token) else token
+        for token, is_name in words
     )
 
 
@@ -127,7 +194,7 @@ def with_aliases(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     """Turn EMIT and PARTITION behind the name of a source into names, unless they start a clause."""
     kinds = [token.type for token in tokens]
     return tuple(
-        token.update("IDENTIFIER")
+        token.update("IDENTIFIER", token)
         if token.type in _CLAUSES
         and kinds[max(at - 2, 0)] in ("FROM", "JOIN")
         and not set(kinds[at + 1 : at + 2]) & _CLAUSES[token.type]
@@ -154,15 +221,15 @@ def substitute(tokens: tuple[Token, ...], variables: Variables) -> tuple[Token, 
     replaced: list[Token] = []
     letters = 0
     for token in tokens:
-        letters += variables.letters(token.value) if "${" in token else 0
+        letters += variables.letters(token) if "${" in token else 0
         if letters > MAX_FILLED:
             raise SqlSyntaxError(
                 f"The variables of a statement may stand for {MAX_FILLED} letters", span=span_of(token)
             )
         if token.type == "STRING_VALUE" and "${" in token:
-            replaced.append(token.update(value=variables.in_string_literal(token.value)))
+            replaced.append(token.update(token.type, variables.in_string_literal(token)))
         elif token.type == "VARIABLE":
-            replaced += [token.update(kind, value) for kind, value in variables.as_tokens(token.value, span_of(token))]
+            replaced += [token.update(kind, value) for kind, value in variables.as_tokens(token, span_of(token))]
         else:
             replaced.append(token)
     return tuple(replaced)
@@ -177,26 +244,25 @@ def filled_in(piece: StatementTokens, variables: Variables) -> str:
     if "${" not in piece.text:
         return piece.text
     parts, at = [], 0
-    begin = piece.tokens[0].start_pos or 0
+    begin = piece.tokens[0].start_pos
     for token in piece.tokens:
         if token.type not in ("STRING_VALUE", "VARIABLE") or "${" not in token:
             continue
-        start, end = (token.start_pos or 0) - begin, (token.end_pos or 0) - begin
-        value = "".join(new.value for new in substitute((token,), variables))
+        start, end = token.start_pos - begin, token.end_pos - begin
+        value = "".join(substitute((token,), variables))
         # Two minus signs would start a comment.
         parts += [piece.text[at:start], f" {value}" if value.startswith("-") else value]
         at = end
     return "".join([*parts, piece.text[at:]])
 
 
-def _unreadable(error: UnexpectedCharacters) -> SqlSyntaxError:
-    character = error.char
-    span = Span(error.line, error.column, error.line, error.column + 1)
-    position = f"line {error.line}:{error.column}"
+def _unreadable(character: str, line: int, column: int) -> SqlSyntaxError:
+    span = Span(line, column, line, column + 1)
+    position = f"line {line}:{column}"
     return SqlSyntaxError(
         f"{position}: Syntax Error\nSyntax error at or near '{character}' at {position}",
         span=span,
-        hint=_instead(character, f"{error.line}:{error.column}"),
+        hint=_instead(character, f"{line}:{column}"),
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from lark import Token
-
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, kinds
+from kestrel_sql.sql.parse.tokens import Token
 from kestrel_sql.types.sql_types import PRIMITIVES, Array, Decimal, Field, Map, NamedType, SqlType, Struct
 
 _SOURCE_NAME = re.compile(r"[a-zA-Z0-9_-]*")
