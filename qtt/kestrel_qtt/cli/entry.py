@@ -28,6 +28,8 @@ def main() -> int:
         return INTERRUPTED
     gc.freeze()
     gc.enable()
+    # Cases stay until the last one is judged, and looking through them each time takes a twentieth of the time.
+    gc.set_threshold(20_000)
     code = run()
     if code == INTERRUPTED:
         from kestrel_qtt.drivers.open import end_jvms
