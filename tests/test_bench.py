@@ -17,6 +17,7 @@ import pytest
 
 import tests.bench
 from tests.bench.__main__ import main, names
+from tests.bench.expressions import projections
 from tests.bench.kafka_start import STEPS
 from tests.bench.tables import put
 
@@ -78,7 +79,13 @@ def run_small(tmp_path: Path, *benchmarks: str) -> str:
 def test_cheap_benchmarks_run_one_after_the_other(tmp_path: Path) -> None:
     said = run_small(tmp_path, *CHEAP)
     assert re.findall(r"^== (\w+)$", said, re.MULTILINE) == list(CHEAP)
-    assert re.search(r"^Arrow: 3 expressions, ours [\d.]+ s, by hand [\d.]+ s, ratio [\d.]+$", said, re.MULTILINE)
+    assert re.search(rf"^\| all \| {sum(map(len, projections().values()))} \| [\d.]+ \| [\d.]+ \|", said, re.MULTILINE)
+
+
+def test_there_are_thirty_projections_of_5_to_20_expressions() -> None:
+    sizes = [len(texts) for texts in projections().values()]
+    assert len(sizes) == 30
+    assert all(5 <= size <= 20 for size in sizes)
 
 
 @pytest.mark.nightly

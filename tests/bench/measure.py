@@ -14,15 +14,20 @@ from pathlib import Path
 import pyarrow as pa
 
 
-def interleaved(ways: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Run every way once a round, in turns; return the seconds of each counted round."""
+def interleaved(
+    ways: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, list[float]]:
+    """Run every way once a round, in turns; return the seconds of each counted round by `clock`."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(warm_up + rounds):
         for name, work in ways.items():
-            started = time.perf_counter()
+            started = clock()
             work()
             if turn >= warm_up:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append(clock() - started)
     return seconds
 
 

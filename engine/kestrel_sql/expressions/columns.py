@@ -23,7 +23,7 @@ def unreported(at: int, message: str, error: Exception) -> None:
 
 
 class Columns:
-    """Columns by name, of `size` rows; `variables` are the parameters of the lambdas around an expression."""
+    """Columns by name, of `size` rows; `variables` are those of the parameters of lambdas around an expression."""
 
     __slots__ = ("_columns", "report", "size", "variables")
 
@@ -32,12 +32,12 @@ class Columns:
         columns: Mapping[str, Column],
         size: int,
         report: Report = unreported,
-        variables: Mapping[str, Any] | None = None,
+        variables: Mapping[str, Column] | None = None,
     ) -> None:
         self._columns = columns
         self.size = size
         self.report = report
-        self.variables = variables or {}
+        self.variables: Mapping[str, Column] = {} if variables is None else variables
 
     def column(self, name: str) -> Column:
         """Return a column."""
@@ -45,11 +45,13 @@ class Columns:
 
     def select(self, rows: Sequence[int]) -> Columns:
         """Return some of the rows; reports about them name the rows of these columns."""
-        return Columns(_selected(self._columns, rows), len(rows), self._renamed(rows), self.variables)
+        return Columns(_selected(self._columns, rows), len(rows), self._renamed(rows), _selected(self.variables, rows))
 
-    def row(self, at: int, variables: Mapping[str, Any]) -> Columns:
-        """Return one row with further variables, as the body of a lambda sees it."""
-        return Columns(_selected(self._columns, (at,)), 1, unreported, {**self.variables, **variables})
+    def repeated(self, rows: Sequence[int], variables: Mapping[str, Column]) -> Columns:
+        """Return rows, each as often as it is named, with further variables, as the body of a lambda sees them."""
+        return Columns(
+            _selected(self._columns, rows), len(rows), unreported, _selected(self.variables, rows, variables)
+        )
 
     def quiet(self) -> Columns:
         """Return the same rows without the port for reports."""
@@ -81,12 +83,14 @@ def lazy_columns(take: Callable[[str], Column]) -> Mapping[str, Column]:
     return _Lazy(take)
 
 
-def _selected(columns: Mapping[str, Column], rows: Sequence[int]) -> Mapping[str, Column]:
+def _selected(
+    columns: Mapping[str, Column], rows: Sequence[int], known: Mapping[str, Column] | None = None
+) -> Mapping[str, Column]:
     def take(name: str) -> Column:
         column = columns[name]
         return [column[at] for at in rows]
 
-    return _Lazy(take)
+    return _Lazy(take, known)
 
 
 def over_rows(evaluate: Evaluate, columns: Columns, rows: Sequence[int], failures: Failures) -> Column:
@@ -95,7 +99,7 @@ def over_rows(evaluate: Evaluate, columns: Columns, rows: Sequence[int], failure
         return evaluate(columns, failures)
     if not rows:
         return []
-    own: Failures = {}
+    own: Failures = type(failures)()
     found = evaluate(columns.select(rows), own)
     failures.update((rows[at], error) for at, error in own.items())
     return found

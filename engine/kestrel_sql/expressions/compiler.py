@@ -7,9 +7,10 @@ failure does: here the scopes inside an expression, the caller for the expressio
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, singledispatch
+from itertools import islice
 from typing import Any
 
 from kestrel_sql.errors import UnsupportedError
@@ -17,7 +18,7 @@ from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures,
 from kestrel_sql.expressions.user_calls import of_a_user
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import ends_decided
-from kestrel_sql.functions.declaration import CallTypes, Nulls, Scalar, Tabular
+from kestrel_sql.functions.declaration import Calls, CallTypes, Nulls, Scalar, Tabular
 from kestrel_sql.functions.values.casts import caster
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.like import like_pattern
@@ -87,7 +88,7 @@ def _operands(bound: Bound, options: Options) -> list[Evaluate]:
 
 def _is_sure(evaluate: Evaluate) -> bool:
     """Whether an operand costs nothing and cannot fail, so that it may be evaluated for rows that do not need it."""
-    return isinstance(evaluate, Constant | _ColumnValues)
+    return isinstance(evaluate, Constant | _ColumnValues | _VariableValues)
 
 
 def mapped(
@@ -152,7 +153,7 @@ def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:
         return evaluate
 
     def run(columns: Columns, failures: Failures) -> Column:
-        own: Failures = {}
+        own: Failures = type(failures)()
         found = evaluate(columns, own)
         _close(bound, found, columns, own, failures)
         return found
@@ -185,12 +186,12 @@ def _chained(bound: Bound, options: Options) -> Evaluate:
     closes = of_calls and options.nested
 
     def run(columns: Columns, failures: Failures) -> Column:
-        own: Failures = {} if closes and inner else failures
+        own: Failures = type(failures)() if closes and inner else failures
         found = first(columns, own)
         for number, step in enumerate(inner):
             found = step(found, columns, own)
             if closes:
-                outer: Failures = failures if number == len(inner) - 1 else {}
+                outer: Failures = failures if number == len(inner) - 1 else type(failures)()
                 _close(links[number], found, columns, own, outer)
                 own = outer
         return last(found, columns, failures)
@@ -251,30 +252,103 @@ def _(node: e.ColumnRef, bound: Bound, options: Options) -> Evaluate:
     return _ColumnValues(node.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _VariableValues:
+    name: str
+
+    def __call__(self, columns: Columns, failures: Failures) -> Column:
+        return columns.variables[self.name]
+
+
 @_compile.register
 def _(node: e.LambdaVariable, bound: Bound, options: Options) -> Evaluate:
-    name = node.name
-    return lambda columns, failures: [columns.variables[name]] * columns.size
+    return _VariableValues(node.name)
 
 
 @_compile.register
 def _(node: e.Lambda, bound: Bound, options: Options) -> Evaluate:
     """A lambda gives a Python function for each row; it raises what its body fails with."""
-    body = compile_expression(bound.children[0], options)
-    parameters = node.parameters
+    lambda_ = _Lambda(node, bound, options)
+    return lambda columns, failures: [lambda_.of_row(columns, at) for at in range(columns.size)]
 
-    def of_row(columns: Columns, at: int) -> Callable[..., Any]:
+
+class _Lambda:
+    def __init__(self, node: e.Lambda, bound: Bound, options: Options) -> None:
+        self._parameters = node.parameters
+        self._body = compile_expression(bound.children[0], options)
+
+    def of_row(self, columns: Columns, at: int) -> Callable[..., Any]:
+        """Return the lambda of a row as a function, which evaluates its body for each call."""
+
         def call(*arguments: Any) -> Any:
             check_work()
             failures: Failures = {}
-            (value,) = body(columns.row(at, dict(zip(parameters, arguments, strict=True))), failures)
+            (value,) = self._over(columns, (at,), (arguments,), failures)
             if failures:
                 raise failures[0]
             return value
 
         return call
 
-    return lambda columns, failures: [of_row(columns, at) for at in range(columns.size)]
+    def over(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+        """Return the lambdas of all rows as functions that give what their calls give, in this order.
+
+        Much cheaper than a call at a time, where it is known what each row will call its lambda with. If one takes too
+        long, the rows call theirs themselves, for the first such call ends the row.
+        """
+        try:
+            results = iter(self._results(columns, calls))
+        except _TooLongError:
+            return [self.of_row(columns, at) for at in range(columns.size)]
+        return [_replay(islice(results, len(each))) for each in calls]
+
+    def _results(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+        rows = [at for at, each in enumerate(calls) for _ in each]
+        every = [arguments for each in calls for arguments in each]
+        found: Column = []
+        for start in range(0, len(every), _CALLS):
+            check_work()
+            failures, end = _FirstTimeout(), start + _CALLS
+            values = [*self._over(columns, rows[start:end], every[start:end], failures)]
+            for at, error in failures.items():
+                values[at] = error
+            found += values
+        return found
+
+    def _over(
+        self, columns: Columns, rows: Sequence[int], calls: Sequence[tuple[Any, ...]], failures: Failures
+    ) -> Column:
+        variables = dict(zip(self._parameters, map(list, zip(*calls, strict=True)), strict=True))
+        return self._body(columns.repeated(rows, variables), failures)
+
+
+class _TooLongError(Exception):
+    """A call of a lambda took too long."""
+
+
+class _FirstTimeout(Failures):
+    """Failures of calls of a lambda, up to the first that takes too long."""
+
+    def __setitem__(self, at: int, error: Exception) -> None:
+        if isinstance(error, TimeLimitError):
+            raise _TooLongError
+        super().__setitem__(at, error)
+
+
+_CALLS = 10_000
+"""How many calls of a lambda are evaluated at once."""
+
+
+def _replay(results: Iterable[Any]) -> Callable[..., Any]:
+    values = iter([*results])
+
+    def call(*arguments: Any) -> Any:
+        value = next(values)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return call
 
 
 @_compile.register
@@ -556,6 +630,8 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     types = CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
     body, of_user = value_body(function, types)
     required = [at for at, needed in enumerate(bound.required[: len(bound.children)]) if needed]
+    if function.calls is not None:
+        return _with_calls(bound, options, body, function.calls)
     if not bound.children:
         return lambda start, columns, failures: mapped(
             lambda _: body(), [start], failures, Nulls.BODY, retry=not of_user
@@ -566,6 +642,20 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
         for at in required:
             failures.update(_missing(given[at], failures))
         return mapped(body, given, failures, function.nulls, retry=not of_user)
+
+    return run
+
+
+def _with_calls(bound: Bound, options: Options, body: Callable[..., Any], calls_of: Calls) -> _Step:
+    """A call of a function whose first argument says what it calls each of the others, which are lambdas, with."""
+    nodes = [(child.node, child) for child in bound.children[1:]]
+    lambdas = [_Lambda(node, child, options) for node, child in nodes if isinstance(node, e.Lambda)]
+
+    def run(start: Column, columns: Columns, failures: Failures) -> Column:
+        calls = [() if value is None or at in failures else tuple(calls_of(value)) for at, value in enumerate(start)]
+        # A function is called once: its lambdas have each result once.
+        given = [start, *(each.over(columns, calls) for each in lambdas)]
+        return mapped(body, given, failures, Nulls.BODY, retry=False)
 
     return run
 

@@ -9,7 +9,7 @@ By default a NULL argument makes the result NULL without a call of the body; `nu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import import_module
@@ -36,6 +36,8 @@ class CallTypes:
 
 Body = Callable[..., Any]
 ReturnType = Callable[[tuple[SqlType | None, ...]], SqlType]
+Calls = Callable[[Any], Iterable[tuple[Any, ...]]]
+"""Returns what a body calls its lambdas with, in order, by the value of its first argument, which is not NULL."""
 
 
 class _Declared:
@@ -69,6 +71,7 @@ class Scalar(_Declared):
     doc: str
     deterministic: bool = True
     shown_names: Mapping[str, str] = field(default_factory=dict, compare=False)
+    calls: Calls | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +152,8 @@ class Options(TypedDict, total=False):
 
     With `with_types`, the body takes a `CallTypes` before the arguments. `returns` computes a result type that the
     signature text cannot express. `name` defaults to the name of the body; `display_name` is its spelling in messages
-    (rules U1). `shown_names` are what DESCRIBE FUNCTION calls parameters that ksqlDB shows under another name.
+    (rules U1). `shown_names` are what DESCRIBE FUNCTION calls parameters that ksqlDB shows under another name. `calls`
+    is for a body whose other arguments are lambdas, each of which it calls with the same arguments in the same order.
     """
 
     nulls: Nulls
@@ -159,6 +163,7 @@ class Options(TypedDict, total=False):
     display_name: str
     deterministic: bool
     shown_names: Mapping[str, str]
+    calls: Calls | None
 
 
 def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
@@ -177,6 +182,7 @@ def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Sca
             doc=body.__doc__ or "",
             deterministic=options.get("deterministic", True),
             shown_names=options.get("shown_names", {}),
+            calls=options.get("calls"),
         )
 
     return declare

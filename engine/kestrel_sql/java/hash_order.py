@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=str | int | None)
@@ -37,13 +38,18 @@ def _java_hash(key: str | int | None) -> int:
         case None:
             return 0
         case str():
-            return java_string_hash(key)
+            return _short_hash(key) if len(key) <= _SHORT else java_string_hash(key)
         case bool():
             return 1231 if key else 1237
         case _ if -_SIGN <= key < _SIGN:
             return key & _WORD
         case _:
             return (key ^ (key >> 32)) & _WORD
+
+
+_SHORT = 32
+_short_hash = lru_cache(maxsize=1024)(java_string_hash)
+"""The hash of a short text: most maps have the keys of other maps."""
 
 
 def _table_size(entries: int, capacity: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 import re
+from collections.abc import Callable
 
 from kestrel_sql.types.conversion import decimal_of
 from kestrel_sql.types.sql_types import SqlType
@@ -205,13 +206,23 @@ def round_decimal(value: decimal.Decimal, target: SqlType) -> decimal.Decimal:
     Raises:
         ArithmeticError: the number has too many digits, or is not finite.
     """
+    return rounder(target)(value)
+
+
+def rounder(target: SqlType) -> Callable[[decimal.Decimal], decimal.Decimal]:
+    """Return what rounds to a type as `round_decimal` does."""
     size = decimal_of(target)
-    if not value.is_finite() or (value and value.adjusted() > size.precision):
-        raise ArithmeticError("Numeric field overflow")
-    result = value.quantize(decimal.Decimal(1).scaleb(-size.scale), context=ROUNDING)
-    if result != 0 and result.adjusted() >= size.precision - size.scale:
-        raise ArithmeticError("Numeric field overflow")
-    return result or result.copy_abs()
+    digits, step = size.precision - size.scale, decimal.Decimal(1).scaleb(-size.scale)
+
+    def rounded(value: decimal.Decimal) -> decimal.Decimal:
+        if not value.is_finite() or (value and value.adjusted() > size.precision):
+            raise ArithmeticError("Numeric field overflow")
+        result = value.quantize(step, context=ROUNDING)
+        if result and result.adjusted() >= digits:
+            raise ArithmeticError("Numeric field overflow")
+        return result or result.copy_abs()
+
+    return rounded
 
 
 def wrap_integer(value: int, bits: int) -> int:

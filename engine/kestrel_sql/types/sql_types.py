@@ -18,6 +18,9 @@ from kestrel_sql.errors import TypeMismatchError, did_you_mean
 class Base(Enum):
     """The types without parameters."""
 
+    # Members are themselves only; the hash that Python gives them is a function in Python.
+    __hash__ = object.__hash__
+
     BOOLEAN = "BOOLEAN"
     INTEGER = "INTEGER"
     BIGINT = "BIGINT"

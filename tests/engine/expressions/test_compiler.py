@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -84,3 +85,41 @@ def test_a_scope_inside_a_branch_names_the_row_of_the_whole_batch() -> None:
 def test_scopes_in_a_lambda_report_nothing() -> None:
     values, reports = over_rows("TRANSFORM(L, X => COALESCE(ABS(X / B), 0))", nested=True)
     assert (values, reports) == ([[0, 1], None, []], [])
+
+
+LAMBDA_ROWS: dict[str, list[Any]] = {
+    "A": [10, 0, None, 5],
+    "L": [[5, 2, 1], [4, 0], [1], None],
+    "M": [{"a": 2, "b": 0}, {"c": 1}, {}, None],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("TRANSFORM(L, X => A / X)", [[2, 5, 10], FAILS, FAILS, None]),
+        ("FILTER(L, X => X > A / 5)", [[5], [4], FAILS, None]),
+        ("FILTER(L, X => CASE WHEN X > 1 THEN TRUE END)", [FAILS, FAILS, FAILS, None]),
+        ("TRANSFORM(L, X => FILTER(L, Y => Y > X + A))", [[[], [], []], [[], [4]], FAILS, None]),
+        ("TRANSFORM(M, (K, V) => K, (K, V) => 4 / V)", [FAILS, {"c": 4}, {}, None]),
+        ("FILTER(M, (K, V) => V > 0)", [{"a": 2}, {"c": 1}, {}, None]),
+        ("FILTER(TRANSFORM(L, X => X + 1), X => X > 2)", [[6, 3], [5], [], None]),
+    ],
+)
+def test_lambdas_of_several_rows_are_evaluated_at_once(text: str, expected: list[Any]) -> None:
+    scope = {"A": t.INTEGER, "L": t.Array(t.INTEGER), "M": t.Map(t.STRING, t.INTEGER)}
+    failures: Failures = {}
+    evaluate = compile_expression(bind(parse_expression(text), scope), Options())
+    found = evaluate(Columns(LAMBDA_ROWS, 4), failures)
+    assert [FAILS if at in failures else value for at, value in enumerate(found)] == expected
+
+
+def test_a_lambda_costs_little_for_many_items() -> None:
+    size = 20_000
+    evaluate = compile_expression(bind(parse_expression("TRANSFORM(L, X => X + A)"), SCOPE), Options())
+    columns = Columns({"A": [1] * size, "L": [[1, 2, 3, 4]] * size}, size)
+    evaluate(columns, {})
+    started = time.process_time()
+    evaluate(columns, {})
+    # A call of the body for each item takes more than 4 µs.
+    assert (time.process_time() - started) / size < 16e-6

@@ -19,7 +19,7 @@ from kestrel_sql.java.numbers import (
     parse_double,
     parse_int,
     parse_long,
-    round_decimal,
+    rounder,
     wrap_integer,
 )
 from kestrel_sql.java.time import iso, sql_text
@@ -43,9 +43,11 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
         case Primitive(a), Primitive(b):
             return _PRIMITIVE[a, b]
         case Primitive(Base.DOUBLE), Decimal(precision):
-            return lambda value: round_decimal(_with_digits(value, precision), target)
+            of_double = rounder(target)
+            return lambda value: of_double(_with_digits(value, precision))
         case _, Decimal():
-            return lambda value: _rounded(_to_decimal(value), target)
+            rounded = _rounder(target)
+            return lambda value: rounded(_to_decimal(value))
         case Decimal(), Primitive(Base.STRING):
             return "{:f}".format
         case Decimal(), Primitive(Base.DOUBLE):
@@ -82,8 +84,8 @@ def unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def java_text(value: Any, sql_type: SqlType | None) -> str:
     """Write a value as Java's `toString` does; NULL becomes `null`."""
-    if value is None:
-        return "null"
+    if value is None or isinstance(value, str):
+        return "null" if value is None else value
     match sql_type:
         case Array(item):
             return f"[{', '.join(java_text(v, item) for v in value)}]"
@@ -100,7 +102,7 @@ def java_text(value: Any, sql_type: SqlType | None) -> str:
             return sql_text.timestamp_text(value)
         case Primitive(Base.BYTES):
             return f"java.nio.HeapByteBuffer[pos=0 lim={len(value)} cap={len(value)}]"
-        case Primitive(base) if base is not Base.STRING:
+        case Primitive(base):
             return str(_PRIMITIVE[base, Base.STRING](value))
         case _:
             return str(value)
@@ -119,12 +121,17 @@ def _with_digits(value: float, precision: int) -> decimal.Decimal:
     return decimal.Context(prec=precision, rounding=decimal.ROUND_HALF_UP).create_decimal_from_float(value)
 
 
-def _rounded(value: decimal.Decimal, target: Decimal) -> decimal.Decimal:
+def _rounder(target: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:
     """Round to the scale of a type; the result may have a digit more than it, as ksqlDB looks at the value before."""
-    if value and value.adjusted() >= target.precision - target.scale:
-        raise ArithmeticError("Numeric field overflow")
-    result = value.quantize(decimal.Decimal(1).scaleb(-target.scale), context=ROUNDING)
-    return result or result.copy_abs()
+    digits, step = target.precision - target.scale, decimal.Decimal(1).scaleb(-target.scale)
+
+    def rounded(value: decimal.Decimal) -> decimal.Decimal:
+        if value and value.adjusted() >= digits:
+            raise ArithmeticError("Numeric field overflow")
+        result = value.quantize(step, context=ROUNDING)
+        return result or result.copy_abs()
+
+    return rounded
 
 
 def _to_decimal(value: Any) -> decimal.Decimal:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.functions.values.equality import equality_key, sort_key
-from kestrel_sql.java.numbers import ROUNDING, java_double, round_decimal, wrap_integer
+from kestrel_sql.java.numbers import ROUNDING, java_double, rounder, wrap_integer
 from kestrel_sql.java.time.iso import PARSERS
 from kestrel_sql.java.utf16 import units
 from kestrel_sql.sql.nodes.expressions import ArithmeticOp, ComparisonOp
@@ -124,7 +124,8 @@ def arithmetic(op: ArithmeticOp, left: SqlType | None, right: SqlType | None, re
     """
     if isinstance(result, Decimal):
         compute = _divided(result) if op is ArithmeticOp.DIVIDE else _rest(result) if op is _MODULUS else _DECIMAL[op]
-        return lambda first, second: round_decimal(compute(first, second), result)
+        rounded = rounder(result)
+        return lambda first, second: rounded(compute(first, second))
     if result == t.DOUBLE:
         compute = _DOUBLE[op]
         if not (isinstance(left, Decimal) or isinstance(right, Decimal)):
@@ -175,8 +176,10 @@ def _real_remainder(left: float, right: float) -> float:
 
 
 def _divided(result: Decimal) -> Compute:
+    rounded = rounder(result)
+
     def divided(left: Any, right: Any) -> decimal.Decimal:
-        quotient = round_decimal(ROUNDING.divide(left, right), result)
+        quotient = rounded(ROUNDING.divide(left, right))
         if ROUNDING.multiply(quotient, right) != left:
             raise ArithmeticError("Rounding necessary")
         return quotient

@@ -15,7 +15,7 @@ from kestrel_sql.java.utf16 import whole
 from kestrel_sql.types.sql_types import BYTES, DATE, INTEGER, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
 
 Items = list[Any] | None
-_NO_TEXT = (BYTES, DATE, TIME, TIMESTAMP)
+_NO_TEXT = frozenset((BYTES, DATE, TIME, TIMESTAMP))
 
 
 def _item(types: CallTypes) -> SqlType | None:
@@ -105,10 +105,10 @@ def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> s
 
     Example: ARRAY_JOIN(ARRAY[1, NULL, 3], '-') -> '1-null-3'
     """
-    item = _item(types)
     if items is None:
         return None
-    if (not _is_ordered(types) or item in _NO_TEXT) and any(each is not None for each in items):
+    item = _item(types)
+    if (not isinstance(item, Primitive | Decimal) or item in _NO_TEXT) and any(each is not None for each in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
     return sized(whole((delimiter or "").join([java_text(each, item) for each in items])))
 
@@ -126,7 +126,8 @@ def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
     present = [item for item in items or () if item is not None]
     if present and not _is_ordered(types):
         raise ValueError("the items cannot be ordered")
-    return choose(present, key=sort_key, default=None)
+    # Numbers are their own keys.
+    return choose(present, key=None if present and isinstance(present[0], int) else sort_key, default=None)
 
 
 @scalar("(input ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")

@@ -22,6 +22,7 @@ Lambda = Callable[..., Any]
     "(array ARRAY<T>, function LAMBDA (T) => R) -> ARRAY<R>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
+    calls=zip,
     display_name="transform",
 )
 def transform_array(items: Items, mapping: Lambda) -> Items:
@@ -36,6 +37,7 @@ def transform_array(items: Items, mapping: Lambda) -> Items:
     "(map MAP<K, V>, biFunction1 LAMBDA (K, V) => R, biFunction2 LAMBDA (K, V) => T) -> MAP<R, T>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
+    calls=dict.items,
     display_name="transform",
 )
 def transform_map(entries: Entries, key: Lambda, value: Lambda) -> Entries:
@@ -67,6 +69,7 @@ def _keeps(keep: Lambda, *item: Any) -> bool:
     "(array ARRAY<T>, function LAMBDA (T) => BOOLEAN) -> ARRAY<T>",
     name="FILTER",
     nulls=Nulls.BODY,
+    calls=zip,
     display_name="filter",
 )
 def filter_array(items: Items, keep: Lambda) -> Items:
@@ -81,6 +84,7 @@ def filter_array(items: Items, keep: Lambda) -> Items:
     "(map MAP<K, V>, biFunction LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>",
     name="FILTER",
     nulls=Nulls.BODY,
+    calls=dict.items,
     display_name="filter",
 )
 def filter_map(entries: Entries, keep: Lambda) -> Entries:
