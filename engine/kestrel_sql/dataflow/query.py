@@ -60,7 +60,7 @@ class Query:
     @property
     def function_settings(self) -> Mapping[str, str]:
         """The settings that functions see."""
-        return {name: value for name, value in self.settings.items() if name.startswith("ksql.functions.")}
+        return {name: self.settings[name] for name in self.settings if name.startswith("ksql.functions.")}
 
     def specs(self, formats: Formats, relation: Relation, values: tuple[Column, ...]) -> tuple[SerdeSpec, SerdeSpec]:
         """Return the key and value specs of a topic, completed with the schemas of the registry."""

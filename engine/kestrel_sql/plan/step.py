@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import cache
 from typing import ClassVar
 
 from kestrel_sql.sql.nodes.expressions import Expression
@@ -73,6 +74,11 @@ class SelectItem:
     alias: str
 
 
+@cache
+def _names(of: type[Step]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(of))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """Base class of all steps.
@@ -88,7 +94,7 @@ class Step:
     @property
     def upstream(self) -> tuple[Step, ...]:
         """The steps that this one reads, left before right."""
-        values = (getattr(self, f.name) for f in fields(self))
+        values = (getattr(self, name) for name in _names(type(self)))  # type: ignore[arg-type]  # classes have a hash
         return tuple(value for value in values if isinstance(value, Step))
 
     def steps(self) -> Iterator[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kestrel_sql.types.sql_types import BIGINT, INTEGER, SqlType, quote
@@ -45,21 +45,20 @@ class Schema:
     """The columns of a source, in the order of their declaration, or of a step, key columns first."""
 
     columns: tuple[Column, ...]
+    key: tuple[Column, ...] = field(init=False, compare=False, repr=False)
+    """The key columns."""
+    value: tuple[Column, ...] = field(init=False, compare=False, repr=False)
+    """The value columns, without header columns."""
+
+    def __post_init__(self) -> None:
+        """Find the columns that are asked for again and again."""
+        object.__setattr__(self, "key", tuple(c for c in self.columns if c.role is Role.KEY))
+        object.__setattr__(self, "value", tuple(c for c in self.columns if c.role is Role.VALUE))
 
     @property
     def keys_first(self) -> tuple[Column, ...]:
         """The key columns, then the others in their order."""
         return (*self.key, *(c for c in self.columns if c.role is not Role.KEY))
-
-    @property
-    def key(self) -> tuple[Column, ...]:
-        """The key columns."""
-        return tuple(c for c in self.columns if c.role is Role.KEY)
-
-    @property
-    def value(self) -> tuple[Column, ...]:
-        """The value columns, without header columns."""
-        return tuple(c for c in self.columns if c.role is Role.VALUE)
 
     @property
     def headers(self) -> tuple[Column, ...]:

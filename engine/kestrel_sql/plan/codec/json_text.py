@@ -36,9 +36,14 @@ def check_depth(document: Any) -> None:
     Raises:
         PlanError: it is nested deeper.
     """
-    level = [document]
+    level = [document] if isinstance(document, dict | list) else []
     for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _inside(value)]
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value)
+            if isinstance(inner, dict | list)
+        ]
         if not level:
             return
     raise too_deep()
@@ -47,13 +52,6 @@ def check_depth(document: Any) -> None:
 def too_deep() -> PlanError:
     """Make the error for a document that is nested too deeply."""
     return PlanError(f"the document is nested deeper than {MAX_DEPTH} levels")
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from (inner for inner in value.values() if isinstance(inner, dict | list))
-    elif isinstance(value, list):
-        yield from (inner for inner in value if isinstance(inner, dict | list))
 
 
 def write_json(document: Any) -> str:

@@ -126,17 +126,6 @@ def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 
 
-def to_ordinals(array: pa.ListArray) -> list[list[int]]:
-    """Return the ordinals of rows, fast if all have the same length, as most do."""
-    bounds = array.offsets.to_numpy()
-    flat = array.values.to_numpy()[bounds[0] : bounds[-1]]
-    lengths = np.diff(bounds)
-    if len(lengths) and (lengths == lengths[0]).all():
-        ordinals: list[list[int]] = flat.reshape(len(lengths), lengths[0]).tolist()
-        return ordinals
-    return to_list(array)
-
-
 def ordinal_order(ordinals: pa.ListArray) -> npt.NDArray[np.int64]:
     """Return the indices that sort rows by ordinal, stably; an ordinal comes before longer ones that start with it."""
     bounds = ordinals.offsets.to_numpy()

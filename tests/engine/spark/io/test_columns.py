@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.spark.io import columns
-from kestrel_sql.spark.io.columns import array_of, from_rows, rows_at, to_list, to_ordinals, to_rows, values_at
+from kestrel_sql.spark.io.columns import array_of, from_rows, rows_at, to_list, to_rows, values_at
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 
@@ -87,12 +87,6 @@ def test_rows_without_columns_and_no_rows_at_all() -> None:
 def test_a_value_that_does_not_fit_is_refused() -> None:
     with pytest.raises(pa.ArrowInvalid):
         from_rows([(Decimal("1000.00"),)], [Column("A", t.Decimal(4, 2))])
-
-
-@pytest.mark.parametrize("ordinals", [[[1, 2], [3, 4]], [[1], [2, 3], []], []])
-def test_ordinals_of_equal_and_unequal_length(ordinals: list[list[int]]) -> None:
-    array = pa.array([[9], *ordinals], type=pa.list_(pa.int64()))
-    assert to_ordinals(array.slice(1)) == ordinals
 
 
 _LISTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
