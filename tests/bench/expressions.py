@@ -40,7 +40,7 @@ from kestrel_sql.types.schema import Column as SqlColumn
 from kestrel_sql.types.schema import Role
 from kestrel_sql.types.sql_types import STRING, SqlType
 from tests.bench.measure import interleaved, machine, median_ratio, processor_seconds
-from tests.bench.tables import write_table
+from tests.bench.tables import write_rows
 
 ROWS, ROUNDS = int(os.environ.get("ROWS", "300000")), int(os.environ.get("ROUNDS", "7"))
 EACH, ONLY = os.environ.get("EACH", "0") == "1", os.environ.get("ONLY", "")
@@ -95,7 +95,7 @@ def _ours(rows: DataFrame, texts: Texts) -> DataFrame:
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            columns = Columns(lazy_columns(lambda name, of=batch: to_list(of.column(name))), batch.num_rows)
+            columns = _columns(batch)
             yield pa.RecordBatch.from_arrays(
                 [
                     to_array(each(columns, {}), SqlColumn(name, _type(each), Role.VALUE))
@@ -105,6 +105,10 @@ def _ours(rows: DataFrame, texts: Texts) -> DataFrame:
             )
 
     return rows.mapInArrow(run, ", ".join(f"`{name}` {to_spark(_type(each))}" for name, each in compiled.items()))
+
+
+def _columns(batch: pa.RecordBatch) -> Columns:
+    return Columns(lazy_columns(lambda name: to_list(batch.column(name))), batch.num_rows)
 
 
 def _compiled(text: str) -> Compiled:
@@ -203,9 +207,10 @@ def main() -> None:
     if EACH:
         chosen = {text: [(text, by_hand)] for texts in chosen.values() for text, by_hand in texts}
     lines, ours, by_hand = zip(*(_measure(name, texts, rows) for name, texts in chosen.items()), strict=True)
-    number = str(sum(map(len, chosen.values())))
-    total = ["all", number, f"{sum(ours):.1f}", f"{sum(by_hand):.1f}", "", f"{sum(ours) / sum(by_hand):.2f}", ""]
-    write_table("projections", _HEAD, [*lines, total])
+    if not (ONLY or EACH):
+        number, total = str(sum(map(len, chosen.values()))), (sum(ours), sum(by_hand))
+        lines = (*lines, ["all", number, *(f"{each:.1f}" for each in total), "", f"{total[0] / total[1]:.2f}", ""])
+    write_rows("projections", _HEAD, lines)
     spark.stop()
 
 
