@@ -13,6 +13,8 @@ KILLS = "tests/kafka/test_run_kills.py"
 A single one stays with the others: while it waits for its processes, the other worker uses the processor. It is the
 first, as it has the most processes: brokers and JVMs of other tests have not started yet, or are still small.
 """
+TAKEOVER = "tests/kafka/test_takeover.py"
+"""Waits for servers of its own for minutes, so that it has a worker to itself, from the beginning."""
 SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
 """Shards of cases, each of many seconds, and tests that run pytest."""
 
@@ -27,7 +29,7 @@ def sort(items: list[pytest.Item]) -> None:
 
 def _rank(item: pytest.Item) -> int:
     if item.nodeid.startswith(KAFKA):
-        return 0 if item.nodeid.startswith(KILLS) else 1
+        return 0 if item.nodeid.startswith((KILLS, TAKEOVER)) else 1
     if item.get_closest_marker("spark"):
         return 2
     return 4 if isinstance(item, pytest.Function) else 3
@@ -42,4 +44,4 @@ class Scheduling(ChunkScheduling):
             return chunk
         file = nodeid.partition("::")[0]
         is_apart = file == KILLS and sum(other.startswith(KILLS) for other in self.collection) > 1
-        return KAFKA if file.startswith(KAFKA) and not is_apart else file
+        return KAFKA if file.startswith(KAFKA) and not is_apart and file != TAKEOVER else file

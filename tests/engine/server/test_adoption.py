@@ -38,7 +38,7 @@ class Service:
         monkeypatch.setattr(Adoption, "_check_idle", lambda *_: self._check_idle())
         monkeypatch.setattr(Adoption, "_left", lambda *_: self._left())
         monkeypatch.setattr(adoption, "_taken", _cannot)
-        monkeypatch.setattr(supervision, "check_start", lambda *_, **__: None)
+        monkeypatch.setattr(supervision, "check_start", lambda *_, **__: {})
         monkeypatch.setattr(supervision, "_LOOK_S", -1)
 
     def start(self) -> BrokerQueries:
@@ -92,7 +92,7 @@ class Service:
         pipeline: Any = SimpleNamespace(graph=SimpleNamespace(levels=[()] * self.levels), tasks=lambda _: 1)
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=False)
 
-    def _run(self, known: Any, prepared: Prepared) -> None:
+    def _run(self, known: Any, prepared: Prepared, _: object) -> None:
         known.running = SimpleNamespace(execution=None, was_begun=False)
         self.started.append(dict(prepared.stored.start))
 

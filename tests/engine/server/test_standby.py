@@ -99,11 +99,12 @@ def test_a_query_starts_when_the_store_answers_again(monkeypatch: pytest.MonkeyP
         session.execute(parsed)
     away = [OSError(errno.EIO, "the store does not answer")]
 
-    def prepared(*_: object, **__: object) -> None:
+    def prepared(*_: object, **__: object) -> tuple[None, dict[object, int]]:
         if away:
             raise away.pop()
+        return None, {}
 
-    def run(_: object, known: Any, __: object) -> None:
+    def run(_: object, known: Any, *__: object) -> None:
         started.append(known.query.id)
         known.running = SimpleNamespace(execution=None, was_begun=False)
 

@@ -66,7 +66,10 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
     """
     try:
         return re.compile(_Translator(pattern).run(), re.ASCII)
-    except (re.error, OverflowError, IndexError, RecursionError) as error:
+    except RecursionError:
+        # Its own words depend on where in the stack it was raised.
+        raise BadPatternError(f"bad regular expression {pattern!r}: it is nested too deeply") from None
+    except (re.error, OverflowError, IndexError) as error:
         raise BadPatternError(f"bad regular expression {pattern!r}: {error}") from None
 
 

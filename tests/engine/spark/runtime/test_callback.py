@@ -47,13 +47,24 @@ def monitors(jvm: Any) -> int:
     )
 
 
+def settled_monitors(jvm: Any) -> int:
+    """How many are left once those that were told to end have ended."""
+    found, deadline = monitors(jvm), time.monotonic() + 20
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        before, found = found, monitors(jvm)
+        if found == before:
+            break
+    return found
+
+
 def test_threads_of_workers_on_the_driver_end_with_a_query(tmp_path: Path) -> None:
     spark = open_test_session()
     jvm: Any = spark._jvm
     nothing = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
     factory = jvm.org.apache.spark.api.python.PythonWorkerFactory
     end_monitors(spark)
-    before = monitors(jvm)
+    before = settled_monitors(jvm)
     for _ in range(3):
         factory("python3", "pyspark.worker", "pyspark.daemon", nothing, False)
     factory("python3", "pyspark.worker", "pyspark.daemon", nothing, True)
