@@ -39,8 +39,10 @@ def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack, *pr
     port, log = free_port(), folder / f"ksqldb-{service}.log"
     command = [str(COMMAND), "rest", servers, str(port), f"ksql.service.id={service}"]
     command += [*PROPERTIES, *properties]
+    # There it puts its stores, and leaves them behind.
+    environment = {**os.environ, **_JVM, "TMPDIR": str(folder)}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **_JVM})
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
     stack.enter_context(ending(process))
 
     def end() -> None:
