@@ -22,10 +22,10 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs dist lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server demo-takeover kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs dist lock clean
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## show one application, its cases and a difference, then run all cases of the project on a real Spark
 	@$(BIN)/python -m tests.demo
@@ -41,6 +41,9 @@ image: $(READY) ## build the image of docs/kubernetes with docker or buildah, tr
 
 demo-server: $(READY) ## start a broker and a server, feed it, ask it a push and a pull query with curl
 	@$(BIN)/python -m tests.engine.server.demo
+
+demo-takeover: $(READY) ## start ksqlDB's own server on a broker, feed it, stop it, take its queries over with their state, compare the outputs
+	@$(BIN)/python -m tests.kafka.demo_takeover
 
 kafka: $(READY) ## run cases on a Kafka broker started here: those of several partitions, and a fifth of each file of ours and of ksqlDB's
 	@$(BIN)/python -m tests.kafka.spread
