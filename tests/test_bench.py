@@ -125,7 +125,7 @@ def test_a_table_replaces_what_is_between_its_marks_only(tmp_path: Path) -> None
 
 def test_the_speed_document_has_each_table_that_a_benchmark_writes(root: Path) -> None:
     sources = "".join(file.read_text(encoding="utf-8") for file in (root / "tests" / "bench").glob("*.py"))
-    written = set(re.findall(r'write_table\(\s*"([\w-]+)"', sources)) | {
+    written = set(re.findall(r'write_(?:table|rows)\(\s*"([\w-]+)"', sources)) | {
         f"kafka-{each}" for each in ("seconds", "rates", "owners")
     }
     page = (root / "docs" / "performance.md").read_text(encoding="utf-8")

@@ -148,6 +148,18 @@ def test_a_client_that_goes_leaves_nothing(idle: Running, url: str, path: str) -
     eventually(lambda: sockets() <= before[0] and len(asyncio.all_tasks(loop)) <= before[1], 10)
 
 
+@pytest.mark.parametrize("settings", [b"\xa5\x80AM", b"AAAA", b"AAT_____"], ids=["no base64", "a piece", "a window"])
+def test_settings_that_cannot_be_read_end_the_connection(
+    idle: Running, settings: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: %s\r\n\r\n" % settings
+    with socket.create_connection(("127.0.0.1", idle.listener.port), timeout=20) as client:
+        client.sendall(b"GET /info HTTP/1.1\r\nHost: localhost\r\n" + upgrade)
+        while client.recv(1000):
+            pass
+    assert not caplog.records
+
+
 @pytest.mark.rules("R14.2")
 def test_a_client_amid_its_body_when_the_server_ends_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     with sparkless_server() as running:

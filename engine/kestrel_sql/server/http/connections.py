@@ -54,8 +54,15 @@ class Http2(H2Protocol):
         self._unread: Counter[int] = Counter()
 
     async def initiate(self, headers: Any = None, settings: Any = None) -> None:
-        """Begin, with room in the connection for what all its streams may send."""
-        await super().initiate(headers, settings)
+        """Begin, with room in the connection for what all its streams may send.
+
+        A client that asks for HTTP/2 with settings that cannot be read has its connection closed.
+        """
+        try:
+            await super().initiate(headers, settings)
+        except Exception:  # noqa: BLE001 - h2 lets through whatever base64 and its frames raise
+            await self.send(Closed())
+            return
         window = self.connection.local_settings.initial_window_size
         self.connection.increment_flow_control_window((self.config.h2_max_concurrent_streams - 1) * window)
         await self._flush()
