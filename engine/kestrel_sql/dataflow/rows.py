@@ -56,28 +56,7 @@ Columns = Sequence[Cells]
 """Some columns of the same rows."""
 
 
-class _Listed:
-    """What columns share whose values are Python's."""
-
-    __slots__ = ()
-
-    def values(self) -> Column:
-        raise NotImplementedError
-
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
-        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
-        found = []
-        for place in range(len(columns)):
-            own = [
-                *chain.from_iterable(source[place].values() for source in sources),
-                *(row[place] for row in more),
-                None,
-            ]
-            found.append(Listed([own[each] for each in at]))
-        return found
-
-
-class Listed(_Listed):
+class Listed:
     """The values of a column as a list."""
 
     __slots__ = ("_values",)
@@ -94,9 +73,21 @@ class Listed(_Listed):
         values = self._values
         return Listed([values[each] for each in at])
 
+    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
+        found = []
+        for place in range(len(columns)):
+            own = [
+                *chain.from_iterable(source[place].values() for source in sources),
+                *(row[place] for row in more),
+                None,
+            ]
+            found.append(Listed([own[each] for each in at]))
+        return found
 
-class _OfTuples(_Listed):
-    """A column of rows that are tuples."""
+
+class _OfTuples(Listed):
+    """A column of rows that are tuples, listed when a step asks for it."""
 
     __slots__ = ("_place", "_rows")
 

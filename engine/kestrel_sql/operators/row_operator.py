@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ from kestrel_sql.operators.late_rows import note_row
 from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, Output, Results, Row, RowError, State
 
 
-class RowOperator:
+class RowOperator(ABC):
     """An operator that processes the rows of a batch one after the other."""
 
     __slots__ = ()
@@ -37,12 +38,12 @@ class RowOperator:
                 outputs, causes = [], []
         yield _results(outputs, causes)
 
-    def pack(self, state: State) -> None:
+    def pack(self, state: State) -> None:  # noqa: B027 - most states are stored as they are
         """Bring a state into the form in which it is stored, once for all rows of a batch."""
 
+    @abstractmethod
     def process_row(self, row: Row, state: State) -> Iterable[Output]:
         """Process one row: change `state` and return the outputs in order."""
-        raise NotImplementedError
 
 
 def _results(outputs: Sequence[Output], causes: list[int]) -> Results:

@@ -111,7 +111,7 @@ class Adoption:
                 ksqlDB had read, or the broker refuses.
         """
         stored = prepared.stored
-        group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
+        group = self._group(stored.id)
         self._check_idle(group, stored.id)
         if sink is not None:
             _check_closed([sink], stored.id, offsets)
@@ -145,7 +145,7 @@ class Adoption:
             QueryError: it would refuse.
         """
         stored = prepared.stored
-        group = f"_confluent-ksql-{self.service_id}query_{stored.id}"
+        group = self._group(stored.id)
         committed = self._committed(group, list(stored.start))
         places = ", ".join(f"{topic}-{number} at {at}" for (topic, number), at in sorted(committed.items()))
         if not any(committed.values()):
@@ -159,6 +159,10 @@ class Adoption:
             self._anew(prepared, offsets.first(stored.start), committed, why)
             return f"begins anew: {why.message}"
         return f"goes on at {places} with {taken}{_twice(left, offsets, committed)}"
+
+    def _group(self, query_id: str) -> str:
+        """The consumer group of a query in ksqlDB."""
+        return f"_confluent-ksql-{self.service_id}query_{query_id}"
 
     def _left(self, prepared: Prepared, offsets: BrokerOffsets, group: str) -> Left:
         """Read what ksqlDB left of a query with state."""
@@ -230,7 +234,7 @@ def _check_closed(topics: Collection[str], query_id: str, offsets: BrokerOffsets
     positions = [position for topic in offsets.topics(topics).values() for position in topic.positions]
     ends, written = offsets.ends(positions), offsets.written(positions)
     if ends != written:
-        topic = next(topic for (topic, _), end in written.items() if ends.get((topic, _)) != end)
+        topic = next(position[0] for position, end in written.items() if ends.get(position) != end)
         raise StillRunsError(
             f"{query_id} waits until no transaction is open in the topic {topic}, and then starts by itself"
         )

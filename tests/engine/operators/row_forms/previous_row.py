@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
+from kestrel_sql.operators.row_keys import pack_key, restored_row
 from kestrel_sql.operators.row_operator import RowOperator
-from tests.engine.operators.row_forms.rows import pack_key, restored_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
