@@ -58,7 +58,7 @@ class EngineError(Exception):
 
 
 def underline(text: str, span: Span) -> list[str]:
-    """Return the line of `text` where a span begins, and carets under the span."""
+    """Return the line of `text` where a span begins, without its indentation, and carets under the span."""
     # Not splitlines(): the parser counts line feeds only, and a string literal may hold other line separators.
     source = text.split("\n")
     if not 0 < span.line <= len(source):
@@ -66,8 +66,11 @@ def underline(text: str, span: Span) -> list[str]:
     line = source[span.line - 1].removesuffix("\r")
     end = span.end_column if span.end_line == span.line else len(line) + 1
     width = max(1, end - span.column)
-    indent = "".join("\t" if character == "\t" else " " for character in line[: span.column - 1].ljust(span.column - 1))
-    return [f"    {line}", f"    {indent}{'^' * width}"]
+    before = line[: span.column - 1].ljust(span.column - 1)
+    # Of several statements in one line, those before this one are blanks here.
+    start = len(before) - len(before.lstrip())
+    indent = "".join("\t" if character == "\t" else " " for character in before[start:])
+    return [f"    {line[start:]}", f"    {indent}{'^' * width}"]
 
 
 @contextmanager

@@ -140,8 +140,8 @@ def test_an_error_without_a_place_points_at_its_statement(capsys: pytest.Capture
     assert main(["shell", "--execute", f"{STREAM}\n  DROP TABLE s;"]) == ExitCode.REFUSED
     assert capsys.readouterr().err.splitlines() == [
         "STATEMENT at 2:3: Incompatible data source type is STREAM, but statement was DROP TABLE",
-        "      DROP TABLE s;",
-        "      ^^^^^^^^^^^^^",
+        "    DROP TABLE s;",
+        "    ^^^^^^^^^^^^^",
     ]
 
 

@@ -43,7 +43,11 @@ def test_a_syntax_error_of_which_ksqldb_says_nothing_has_words() -> None:
 
 
 def test_the_span_is_underlined() -> None:
-    assert rendered_source("SELECT\n  ab FROM c;\n", Span(2, 3, 2, 5)) == ["      ab FROM c;", "      ^^"]
+    assert rendered_source("SELECT\n  ab FROM c;\n", Span(2, 6, 2, 10)) == ["    ab FROM c;", "       ^^^^"]
+
+
+def test_blanks_before_the_statement_are_left_out() -> None:
+    assert rendered_source(f"{' ' * 300}SELECT ab;", Span(1, 308, 1, 310)) == ["    SELECT ab;", "           ^^"]
 
 
 def test_a_span_of_several_lines_is_underlined_to_the_end_of_its_first() -> None:
@@ -58,7 +62,7 @@ def test_only_a_line_feed_ends_a_line(other: str) -> None:
 
 
 def test_a_tab_before_the_span_is_repeated_in_the_underline() -> None:
-    assert rendered_source("\tab\tc", Span(1, 5, 1, 6)) == ["    \tab\tc", "    \t  \t^"]
+    assert rendered_source("\tab\tc", Span(1, 5, 1, 6)) == ["    ab\tc", "      \t^"]
 
 
 def test_a_place_outside_of_the_text_is_not_rendered_source() -> None:
