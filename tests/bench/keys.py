@@ -25,20 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from kestrel_sql.dataflow.queryable import queryable_table
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
-from kestrel_sql.queries.pull import plan_pull
-from kestrel_sql.queries.pull_state import TableReader, pull_rows
-from kestrel_sql.queries.spark_execution import CheckpointTable
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.io.topics import WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_session
-from kestrel_sql.spark.state.checkpoint_reader import CheckpointReader
-from kestrel_sql.sql.nodes.statements import Query
-from kestrel_sql.sql.parse.parser import parse_statement
 from tests.bench.kafka_memory import memory
 from tests.bench.measure import machine
 from tests.bench.scale_model import Point, fit, read_points, write_points
@@ -87,31 +80,6 @@ class Growing:
         query.awaitTermination()
         progress: Any = query.recentProgress[-1]
         return float(progress["durationMs"]["triggerExecution"]) / 1000
-
-    def reader(self) -> tuple[CheckpointReader, TableReader]:
-        """How pull queries read the table."""
-        kept = queryable_table(self.pipeline.graph, 0, self.query.plan.physical_plan)
-        assert kept is not None
-        states = CheckpointReader(self.spark, str(self.checkpoint), levels=1, tasks=1, pages=PAGES)
-        table = TableReader(
-            source=self.session.catalog.sources["A"],
-            stored=CheckpointTable(kept, states),
-            functions=self.session.functions,
-            settings=self.query.config,
-            serde=self.session.serde(),
-            query_id=self.query.id,
-        )
-        return states, table
-
-    def look_up(self, key: int, table: TableReader) -> float:
-        """Answer a pull query; returns its seconds."""
-        started = time.perf_counter()
-        statement = parse_statement(f"SELECT * FROM A WHERE K = '{key}';")
-        assert isinstance(statement, Query)
-        planned = plan_pull(statement, self.session.catalog, self.session.config, "q", self.session.functions)
-        (row,) = pull_rows(planned, table, [])
-        assert row.values[0] == str(key)
-        return time.perf_counter() - started
 
 
 def main() -> None:
@@ -163,12 +131,6 @@ def _resume(folder: Path) -> None:
     )
     print(f"the next batch: {growing.batch(_some(random_)):.1f} s")
     _print_memory()
-    states, table = growing.reader()
-    print(f"first look-up by key: {growing.look_up(42, table) * 1000:.0f} ms")
-    cold = sorted(growing.look_up(key, table) for key in _some(random_)[:20])
-    warm = sorted(growing.look_up(42, table) for _ in range(20))
-    print(f"look-ups, median of 20: {cold[10] * 1000:.0f} ms of any key, {warm[10] * 1000:.1f} ms of the same key")
-    states.close()
     growing.spark.stop()
 
 

@@ -120,12 +120,9 @@ class SparkExecution:
             return None
         if self._reader is None:
             levels = len(self._pipeline.graph.levels)
-            self._reader = CheckpointReader(self._spark, str(self._query.checkpoint), levels=levels, tasks=1, pages=1)
+            self._reader = CheckpointReader(self._spark, str(self._query.checkpoint), levels)
         return CheckpointTable(queryable, self._reader)
 
     def close(self) -> None:
-        """Close the reader of state, and remove the checkpoint."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        """Remove the checkpoint."""
         self._query.close()

@@ -15,7 +15,6 @@ from kestrel_sql.spark.io.columns import array_of, to_list
 from kestrel_sql.spark.types import is_carried, to_arrow
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import INTEGER
 
 _SEED = 42
 
@@ -69,11 +68,6 @@ def hash_row(values: Sequence[object], columns: Sequence[Column]) -> int:
     """Hash one row."""
     arrays = [array_of([value], to_arrow(column.type)) for value, column in zip(values, columns, strict=True)]
     return int(hash_rows(arrays, columns)[0])
-
-
-def hash_ints(*values: int) -> int:
-    """Hash a row of 32-bit integers."""
-    return hash_row(values, [Column("", INTEGER)] * len(values))
 
 
 def _of_ints(numbers: npt.NDArray[np.int32], seed: Words) -> Words:

@@ -10,11 +10,12 @@ import pytest
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.blobs import in_chunks, read_rows
 from kestrel_sql.spark.pipeline.pipeline import pages_of
-from kestrel_sql.spark.state.hashing import hash_ints, hash_row
+from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, page_batches, task_page
 from kestrel_sql.topics.partitioner import partition_of
 from tests.engine.spark.state.level_samples import SCHEMA, Summing, batch, handle, level, row
+from tests.engine.spark.state_tools.fabricated import PAGE_KEY
 
 
 def packed(
@@ -169,4 +170,5 @@ def test_tasks_share_the_pages_of_a_query() -> None:
 
 @pytest.mark.parametrize("partitions", [2, 3, 4, 5, 6, 8, 10, 12, 16])
 def test_task_pages_have_different_partitions(partitions: int) -> None:
-    assert [hash_ints(task, task_page(task)) % partitions for task in range(partitions)] == list(range(partitions))
+    keys = [(task, task_page(task)) for task in range(partitions)]
+    assert [hash_row(key, PAGE_KEY) % partitions for key in keys] == list(range(partitions))

@@ -14,14 +14,19 @@ from kestrel_sql.operators.operator import Row, Scope
 from kestrel_sql.operators.state_codec import bucket_rows, dump_state
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
-from kestrel_sql.spark.state.hashing import hash_ints, hash_row
+from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.packing import task_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.topics.partitioner import partition_of
+from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import INTEGER
 from tests.engine.operators.state_replay import process
+
+PAGE_KEY = (Column("task", INTEGER), Column("page", INTEGER))
+"""By which Spark chooses the partition of a page."""
 
 
 def fabricate(
@@ -60,7 +65,7 @@ def fabricate(
         own = [
             StoredPage(task, page, dump_state({PLAN: pipeline.level(1).fingerprint(), _relation(pipeline): state}))
             for (task, page), state in sorted(states.items())
-            if hash_ints(task, page) % partitions == partition
+            if hash_row((task, page), PAGE_KEY) % partitions == partition
         ]
         write_pages(folder / "state" / "0" / str(partition), 1, own)
     write_logs(folder, partitions)
