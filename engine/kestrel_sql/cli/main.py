@@ -33,6 +33,7 @@ EXAMPLES = """examples:
   kestrel serve --file migrations --define ENV=test     the same, after the scripts of a folder
   kestrel import app.ksql migrations --stubs mine.py    which statements of scripts would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
+  kestrel doctor --bootstrap-servers H:P                what this machine lacks for a run, and what to do
   kestrel adopt --dry-run --bootstrap-servers H:P       what a take-over of ksqlDB's queries would do
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},
@@ -50,6 +51,7 @@ COMMANDS: Mapping[str, str] = {
     "functions": "list the functions, or describe one",
     "broker": "start a Kafka broker on this machine, for tests and demos",
     "prepare": "fetch what a run against a broker needs",
+    "doctor": "say whether this machine has what runs need",
     "state": "look at the state of queries in a checkpoint",
     "import": "say which statements of a script or of a ksqlDB installation would run",
     "adopt": "say what a take-over of a ksqlDB service would do with each query",

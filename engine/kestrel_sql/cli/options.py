@@ -32,11 +32,14 @@ def add_input_options(parser: argparse.ArgumentParser) -> None:
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of an engine in memory."""
-    setting = "a property; may be repeated"
-    parser.add_argument(
-        "--set", "--property", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=setting
-    )
+    add_set_option(parser, "a property; may be repeated")
     add_functions_option(parser)
+
+
+def add_set_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare properties; `what` is the help."""
+    names = ("--set", "--property")
+    parser.add_argument(*names, action="append", default=[], type=_setting, metavar="NAME=VALUE", help=what)
 
 
 def add_script_options(parser: argparse._ActionsContainer) -> None:

@@ -37,14 +37,16 @@ READER: Mapping[str, str | int | bool] = {
 """The properties of a consumer that reads a topic to its end."""
 
 
-def partition_counts(config: KafkaConfig, topics: Iterable[str] | None = None) -> dict[str, int]:
-    """Return the number of partitions of these topics (by default of all) that exist.
+def partition_counts(
+    config: KafkaConfig, topics: Iterable[str] | None = None, timeout: float = TIMEOUT
+) -> dict[str, int]:
+    """Return the number of partitions of these topics (by default of all) that exist; `timeout` is in seconds.
 
     Raises:
         EngineError: the broker does not answer.
     """
     with _errors(config):
-        found = admin_client(config).list_topics(timeout=TIMEOUT).topics
+        found = admin_client(config).list_topics(timeout=timeout).topics
     wanted = None if topics is None else set(topics)
     return {
         name: len(topic.partitions)

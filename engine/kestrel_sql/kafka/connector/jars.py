@@ -117,11 +117,25 @@ def connector_jars() -> Jars:
     Raises:
         EngineError: no repository has them.
     """
+    return _find(_connectors(), CONNECTOR_SETTING)
+
+
+def connector_here() -> Jars | None:
+    """The same, without looking into a repository: None where no run has downloaded them yet.
+
+    Raises:
+        EngineError: they are not here, and cannot be kept here.
+    """
+    with _memory(_connectors(), _repositories()) as memory:
+        return _read(memory)[0]
+
+
+def _connectors() -> tuple[_Choice, ...]:
     given = os.environ.get(CONNECTOR_SETTING)
     own = pyspark.__version__
     note = f"no Maven repository has Spark's Kafka connector {own} yet: using {SEEN_TO_WORK}, which works with it"
     usual = (_Choice((f"{_CONNECTOR}:{own}",)), _Choice(_PARTS_SEEN_TO_WORK, note))
-    return _find(_choices(given, CONNECTOR_SETTING) if given else usual, CONNECTOR_SETTING)
+    return _choices(given, CONNECTOR_SETTING) if given else usual
 
 
 def s3_jars() -> Jars:

