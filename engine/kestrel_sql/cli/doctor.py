@@ -104,21 +104,9 @@ def _packages() -> str:
 
 
 def _spark() -> str:
-    import pyspark
+    from kestrel_sql.spark.compat import found_spark
 
-    home = os.environ.get("SPARK_HOME")
-    own = pyspark.__version__
-    if home is None:
-        return f"{own}, of the package pyspark"
-    release = Path(home, "RELEASE")
-    words = release.read_text(encoding="utf-8").split() if release.is_file() else []
-    found = words[1] if len(words) > 1 else own
-    if found != own:
-        raise EngineError(
-            f"SPARK_HOME ({home}) is {found}, and the package pyspark {own}",
-            hint=f"pip install pyspark=={found}, or unset SPARK_HOME",
-        )
-    return f"{own}, in {home}"
+    return found_spark()
 
 
 def _java() -> str:

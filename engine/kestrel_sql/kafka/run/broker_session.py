@@ -14,6 +14,7 @@ from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
+from kestrel_sql.spark.compat import BROKER_RELEASES, check_release
 from kestrel_sql.spark.runtime.environment import is_on_this_machine, keep_memory
 from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
 from kestrel_sql.spark.runtime.setting_errors import open_given
@@ -46,9 +47,10 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     """Open a session with Spark's connector, and wait for executors where the master has some.
 
     Raises:
-        EngineError: no repository has the connector, Java is missing, a setting is refused, YARN does not answer, or no
-            executor comes.
+        EngineError: this release of PySpark has no sources for it, no repository has the connector, Java is missing, a
+            setting is refused, YARN does not answer, or no executor comes.
     """
+    check_release(BROKER_RELEASES)
     given, master = settings.spark, settings.master
     if given.get(_SPECULATION, "").lower() == "true":
         raise EngineError(

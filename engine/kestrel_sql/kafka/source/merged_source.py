@@ -14,7 +14,6 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from kestrel_sql.kafka.client.client_cache import Kept
@@ -36,6 +35,7 @@ from kestrel_sql.kafka.source.ranges import (
     times_of,
 )
 from kestrel_sql.kafka.source.whole_batches import whole_ends
+from kestrel_sql.spark.compat import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from kestrel_sql.spark.envelope import HEADERS
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.columns import widened

