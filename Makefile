@@ -14,6 +14,7 @@ KILLS ?= 200
 SEED ?= 1
 N ?= 10000
 KIND ?=
+EVERY ?= 10
 # Tests on a broker wait for much of their time: three workers keep two cores busy.
 WORKERS ?= 3
 JOB ?= count
@@ -22,7 +23,7 @@ JOB ?= count
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help clients demo demo-kafka cluster image demo-server demo-takeover kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes bench profile plans ledger docs dist lock clean
+.PHONY: help clients demo demo-kafka cluster image demo-server demo-takeover kafka test cases lint style types rooms workflows jars nightly fuzz kills cuts mistakes releases bench profile plans ledger docs dist lock clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +115,9 @@ cuts: $(READY) ## run every case whole, record by record, and cut at random with
 
 mistakes: $(READY) ## make each mistake of tests/mistakes.yaml in a copy, and fail for one that its test does not notice
 	$(BIN)/python -m tests.mistakes
+
+releases: $(READY) ## run EVERY=10th case and stored plan, and tests over a broker, on each release of Spark that is supported
+	EVERY=$(EVERY) $(BIN)/python -m tests.releases
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench

@@ -359,7 +359,7 @@ def _literal(value: object) -> e.Expression:
             return e.StringLiteral(value)
         case _:
             raise InputError(
-                f"a key is a string, an integer or a boolean, not {value!r}", hint="ask with sql() instead"
+                f"expected a string, an integer or a boolean as key, got {value!r}", hint="ask with sql() instead"
             )
 
 

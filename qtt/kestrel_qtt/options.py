@@ -14,21 +14,21 @@ def positive(text: str) -> int:
     """Read a number above 0 of the command line; raise argparse.ArgumentTypeError."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"a positive number, not {text!r}")
+    raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
 
 
 def pair(text: str) -> tuple[str, str]:
     """Read NAME=VALUE of the command line; raise argparse.ArgumentTypeError."""
     name, separator, value = text.partition("=")
     if not (name and separator):
-        raise argparse.ArgumentTypeError(f"NAME=VALUE, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return name, value
 
 
 def _cut(text: str) -> str:
     if text in ("one", "each") or (text.startswith("random:") and text[7:].isdecimal()):
         return text
-    raise argparse.ArgumentTypeError(f"one, each or random:SEED, not {text!r}")
+    raise argparse.ArgumentTypeError(f"expected one, each or random:SEED, got {text!r}")
 
 
 LOAD_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(

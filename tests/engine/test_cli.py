@@ -211,9 +211,9 @@ def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "line 1: no JSON: Expecting property name enclosed in double quotes (column 2)"),
-        ('[\n{"key": 1, "value": {}}\n{}]', "line 3: no JSON: Expecting ',' delimiter (column 1)"),
-        ('{"key": 1, "value": {}}\n\nvalue\n', "line 3: no JSON: Expecting value (column 1)"),
+        ("{", "line 1: not JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ('[\n{"key": 1, "value": {}}\n{}]', "line 3: not JSON: Expecting ',' delimiter (column 1)"),
+        ('{"key": 1, "value": {}}\n\nvalue\n', "line 3: not JSON: Expecting value (column 1)"),
         ('{"key": 1, "value": {}}\n{"key": 1, "valeu": {}}', "line 2: a record has no member valeu"),
         ('{"key": 1, "value": {}, "other": 1}', "record 1: a record has no member other"),
         ('{"inputs": [], "key": 1}', "record 1: a record has no member inputs"),

@@ -66,8 +66,8 @@ def test_what_is_prepared_is_what_a_session_loads(
 @pytest.mark.parametrize(
     ("code", "leaves", "said"),
     [
-        (1, True, "the JVM left no archive of its classes: no room"),
-        (0, False, "the JVM left no archive of its classes: no room"),
+        (1, True, "the JVM did not write the archive of its classes: no room"),
+        (0, False, "the JVM did not write the archive of its classes: no room"),
     ],
 )
 def test_what_fails_leaves_the_archive_of_before(

@@ -77,7 +77,7 @@ def test_prometheus_gets_the_numbers_of_every_query() -> None:
 
 def test_an_address_in_use_is_refused_in_a_sentence() -> None:
     port = free_port()
-    refused = pytest.raises(EngineError, match=f"{HOST}:{port} cannot be listened on")
+    refused = pytest.raises(EngineError, match=f"cannot listen on {HOST}:{port}")
     with Monitor().open((HOST, port)), refused, Monitor().open((HOST, port)):
         pass
 

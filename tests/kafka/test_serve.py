@@ -347,7 +347,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
         checkpoint = tmp_path / "store" / servers.service
         commands, query = left_by_ksqldb(servers)
         stranger = replace(servers, store=None).here(spark)
-        eventually(lambda: "has 3 commands, and the checkpoint knows none" in stranger.said(), stranger)
+        eventually(lambda: "has 3 commands, and the checkpoint has none" in stranger.said(), stranger)
         assert OPENS_SPARK not in stranger.said()
         server = servers.here(spark, adopts=True)
         eventually(server.is_up, server)

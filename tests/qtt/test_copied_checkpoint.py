@@ -25,5 +25,5 @@ def test_a_state_schema_that_is_no_text_is_named(tmp_path: Path) -> None:
     file = tmp_path / "state" / "0" / "_metadata" / "v2" / "0"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"\xff")
-    with pytest.raises(CheckpointError, match="state/0/_metadata/v2/0 is no text"):
+    with pytest.raises(CheckpointError, match="state/0/_metadata/v2/0 is not text"):
         _move_paths(tmp_path)

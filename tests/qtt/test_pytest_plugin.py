@@ -308,7 +308,7 @@ def test_a_named_folder_that_is_absent(bare: pytest.Pytester) -> None:
     bare.makeini("[pytest]\nqtt_cases = nothing\n")
     result = bare.runpytest()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: qtt_cases names *nothing, which is no folder"])
+    result.stderr.fnmatch_lines(["ERROR: qtt_cases names *nothing, which is not a folder"])
 
 
 def test_pytest_and_the_command_find_the_same(bare: pytest.Pytester) -> None:

@@ -37,7 +37,10 @@ def add_parser(commands: Any, examples: str) -> None:
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
     """`kestrel adopt --dry-run`."""
     if not arguments.dry_run:
-        raise UsageError("kestrel adopt only looks", hint="add --dry-run; kestrel serve --adopt takes a service over")
+        raise UsageError(
+            "kestrel adopt needs --dry-run, as it only looks",
+            hint="add --dry-run; kestrel serve --adopt takes a service over",
+        )
     properties, functions = Config.of(properties_of(arguments)), functions_with(arguments.functions)
     session = Session(config=properties, registry=registry_of(arguments), functions=functions)
     config = KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config)

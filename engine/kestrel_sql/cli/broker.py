@@ -59,7 +59,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
         EngineError: the broker does not start, or ended by itself, or there is no such command.
     """
     if arguments.once == []:
-        raise EngineError("--once names no command", hint="kestrel broker --once COMMAND ARGUMENT…")
+        raise EngineError("--once needs a command", hint="kestrel broker --once COMMAND ARGUMENT…")
     errors.print(_WARNING, style="yellow")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)

@@ -109,10 +109,10 @@ def checkpoint_option(text: str) -> Path | StoreUri:
         return folder_of(text)
     if scheme[1] not in STORES or not re.match(r"[^:]+:/", text):
         raise argparse.ArgumentTypeError(
-            f"a folder, file:///…, {' or '.join(f'{name}://…' for name in STORES)}, not {text}"
+            f"expected a folder, file:///…, {' or '.join(f'{name}://…' for name in STORES)}, got {text}"
         )
     if not urlsplit(text).path.strip("/"):
-        raise argparse.ArgumentTypeError(f"a path in the store, such as {text.rstrip('/')}/app, not {text}")
+        raise argparse.ArgumentTypeError(f"expected a path in the store, such as {text.rstrip('/')}/app, got {text}")
     return StoreUri(text)
 
 

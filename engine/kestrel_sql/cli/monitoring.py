@@ -68,7 +68,7 @@ class Monitor:
         """Write the health file, and answer Prometheus at an address, until the end of the block.
 
         Raises:
-            EngineError: the address cannot be listened on, or the file cannot be written.
+            EngineError: nothing can listen on the address, or the file cannot be written.
         """
         self._enter(Phase.STARTING)
         if address is None:
@@ -79,7 +79,7 @@ class Monitor:
             server, thread = start_http_server(port, host, registry_of(self.collect))
         except OSError as error:
             raise EngineError(
-                f"{host}:{port} cannot be listened on: {error.strerror or error}",
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
                 hint="--metrics names another address for Prometheus",
             ) from error
         try:

@@ -113,7 +113,7 @@ def _loaded(line: str, position: str) -> Any:
 
 
 def _no_json(position: str, error: json.JSONDecodeError) -> InputError:
-    return InputError(f"{position}: no JSON: {error.msg} (column {error.colno})", hint=_HINT)
+    return InputError(f"{position}: not JSON: {error.msg} (column {error.colno})", hint=_HINT)
 
 
 def _check_members(members: Any, source: Source, position: str, shape: InputShape) -> None:
@@ -128,7 +128,7 @@ def _check_members(members: Any, source: Source, position: str, shape: InputShap
         if name not in _MEMBERS:
             near = get_close_matches(name, _MEMBERS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"members are {', '.join(_MEMBERS)}"
-            raise InputError(f"{position}: a record has no member {name}", hint=f"{meant}; {_PLAIN_HINT}")
+            raise InputError(f"{position}: unknown member {name} of a record", hint=f"{meant}; {_PLAIN_HINT}")
     needed = ("key", "value") if source.schema.key else ("value",)
     missing = [name for name in needed if name not in members]
     if missing:
@@ -153,7 +153,7 @@ def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], po
 
 def _timestamp(found: Any) -> int:
     if not isinstance(found, int) or isinstance(found, bool):
-        raise TypeError(f"a timestamp is a whole number of milliseconds, not {to_json(found)}")
+        raise TypeError(f"expected a timestamp in milliseconds, got {to_json(found)}")
     return found
 
 

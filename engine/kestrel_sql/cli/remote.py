@@ -64,7 +64,7 @@ class RemoteServer:
         """
         parts = urlsplit(arguments.server)
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise EngineError(f"--server takes a URL such as http://127.0.0.1:8088, not {arguments.server!r}")
+            raise EngineError(f"--server: expected a URL such as http://127.0.0.1:8088, got {arguments.server!r}")
         authorization = None
         if arguments.user:
             password = os.environ.get(PASSWORD_VARIABLE) or getpass.getpass(f"password of {arguments.user}: ")

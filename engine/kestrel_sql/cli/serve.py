@@ -156,7 +156,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
             threading.Thread(target=_end_in_time, args=(arguments,), kwargs={"starts": starts}, daemon=True).start()
     except OSError as error:
         host, port = arguments.listen
-        raise EngineError(f"{host}:{port} cannot be listened on: {error.strerror or error}") from error
+        raise EngineError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return 0
 
 

@@ -207,7 +207,7 @@ def _argument(bound: Bound, options: Options) -> Evaluate:
 
 @singledispatch
 def _step(node: object, bound: Bound, options: Options) -> _Step:
-    raise TypeError(f"{type(node).__name__} is no link of a chain")
+    raise TypeError(f"{type(node).__name__} is not part of a chain")
 
 
 @singledispatch

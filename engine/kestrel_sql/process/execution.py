@@ -91,7 +91,7 @@ class ProcessExecution:
             raise CheckpointError(
                 f"the query {run.plan.query_id} cannot resume from its state: that is the state of"
                 f" {_text(self._query.graph)}, and the new plan needs that of {_text(graph)}",
-                hint="DROP it and create it anew",
+                hint="drop and recreate it",
             )
         upgraded = ProcessQuery(graph)
         with self._reading:

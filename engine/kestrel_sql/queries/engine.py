@@ -307,7 +307,7 @@ class MemoryEngine:
             if is_limited() and len(rows) > _MOST_ROWS:
                 raise QueryError(
                     f"An answer has at most {_MOST_ROWS} rows",
-                    hint="say with LIMIT how many are wanted, or push them with EMIT CHANGES",
+                    hint="limit them with LIMIT, or stream them with EMIT CHANGES",
                 )
             at += len(piece)
             turn.took(len(piece), time.monotonic() - begun)

@@ -124,8 +124,8 @@ class RunningQueries:
             return
         if running.failure.is_of_user:
             raise StatementError(
-                f"{name} is not resumed, since it would fail again: {running.error}",
-                hint="TERMINATE it, and create it anew",
+                f"{name} was not resumed, because it would fail again: {running.error}",
+                hint="terminate and recreate it",
             )
         running.failure = None
 

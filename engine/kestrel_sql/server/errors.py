@@ -97,4 +97,4 @@ def api_error(error: EngineError, statement: str, text: str | None = None) -> Ap
 
 def internal_error(error: BaseException) -> ApiError:
     """Tell a failure that nobody foresaw, without its trace: that goes to the server's log."""
-    return ApiError(SERVER_ERROR, f"The server failed ({type(error).__name__}); its log says where.")
+    return ApiError(SERVER_ERROR, f"The server failed ({type(error).__name__}); see its log.")

@@ -137,7 +137,7 @@ def _read_decimal(value: str | int | float | Decimal, precision: int, scale: int
         number = Decimal(repr(value) if isinstance(value, float) else value)
         rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=100))
     except InvalidOperation:
-        raise _UnfitError(f"it is no number that a DECIMAL({precision}, {scale}) holds") from None
+        raise _UnfitError(f"it does not fit a DECIMAL({precision}, {scale})") from None
     if not rounded.is_finite():
         raise _UnfitError("not a number")
     if len(rounded.as_tuple().digits) > precision and rounded:

@@ -71,7 +71,7 @@ def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Ru
     """Serve an engine over topics in memory until the end of the block.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: nothing can listen on the address.
         EngineError: a file of the settings cannot be read.
     """
     with backend_server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
@@ -88,7 +88,7 @@ def broker_server(
     another has taken a checkpoint on a store meanwhile; then the block is to end.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: nothing can listen on the address.
         EngineError: the broker refuses, the command topic cannot be carried out, or the Spark of a standby has ended.
         CheckpointInUseError: another server has taken the checkpoint.
     """
@@ -184,7 +184,7 @@ def backend_server(make: Callable[[Callable[[], None]], Backend], settings: Serv
     """Serve an engine until the end of the block; `make` gets what wakes its thread.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: nothing can listen on the address.
         EngineError: a file of the settings cannot be read.
     """
     authenticate, access = settings.security.authenticate(), settings.security.access()

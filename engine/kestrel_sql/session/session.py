@@ -235,7 +235,7 @@ class Session:
     @_plan.register
     def _(self, statement: AlterSystem, parsed: ParsedStatement) -> Executed:
         raise UnsupportedError(
-            "ALTER SYSTEM changes a server, and this is none",
+            "ALTER SYSTEM needs a server",
             span=parsed.span,
             hint="SET 'NAME' = 'VALUE' sets a property for the statements that follow",
         )

@@ -141,12 +141,12 @@ class SourceRecords:
 def _field(name: str, sql_type: SqlType, text: str) -> object:
     """The value of a CSV field; raise SerdeError."""
     if sql_type == BOOLEAN and text.lower() not in ("true", "false"):
-        raise SerdeError(f"{name} is a BOOLEAN: {text!r} is neither true nor false")
+        raise SerdeError(f"expected true or false for {name}, got {text!r}")
     try:
         return reader(sql_type)(text)
     except FormatError as error:
         raise SerdeError(
-            f"{name} is a {sql_type}, which no CSV field can hold", hint="write the records as JSON lines"
+            f"{name} is a {sql_type}, which a CSV field cannot hold", hint="write the records as JSON lines"
         ) from error
     except ValueError as error:
-        raise SerdeError(f"{name} is a {sql_type}: {text!r} is none") from error
+        raise SerdeError(f"expected a value of type {sql_type} for {name}, got {text!r}") from error

@@ -143,7 +143,7 @@ def _row(file: Path, line: int, topic: str, cells: dict[str, str | None]) -> Inp
     for name in ROW_COLUMNS:
         text = cells.pop(name, None)
         if text is not None and not (text.strip().isdecimal() and len(text) < 20):
-            raise CaseFileError(file, line, f"{name} is a whole number, not {text[:40]!r}")
+            raise CaseFileError(file, line, f"expected a whole number for {name}, got {text[:40]!r}")
         places[name] = None if text is None else int(text)
     try:
         for name in ROW_COLUMNS:

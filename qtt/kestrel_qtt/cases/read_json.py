@@ -80,7 +80,7 @@ def parse_json(text: str) -> Json:
     start = _blank(clean, 0)
     value, end = _decode(clean, start)
     if _blank(clean, end) != len(clean):
-        raise TextError(_line(clean, end), "there is text after the end of the value")
+        raise TextError(_line(clean, end), "unexpected text after the value")
     return value
 
 
@@ -103,7 +103,7 @@ def read_json(text: str) -> RawFile:
             head[name], end = _decode(clean, at)
     end = _blank(clean, end) + 1
     if _blank(clean, end) < len(clean):
-        raise TextError(_line(clean, end), "there is text after the end of the file's object")
+        raise TextError(_line(clean, end), "unexpected text after the file's object")
     return RawFile(head, items, partial(_locate, clean, start))
 
 
@@ -114,7 +114,7 @@ def item_span(text: str, index: int) -> tuple[int, int]:
         if name == "tests":
             start = list(_elements(clean, at))[index]
             return start, _skip(clean, start)
-    raise TextError(1, "there is no list `tests`")
+    raise TextError(1, "`tests` is missing")
 
 
 def line_of(text: str, path: JsonPath) -> int:

@@ -59,7 +59,7 @@ def _and(tokens: Sequence[str]) -> tuple[Predicate, Sequence[str]]:
 
 def _not(tokens: Sequence[str]) -> tuple[Predicate, Sequence[str]]:
     if not tokens:
-        raise SelectionError("the expression ends too early")
+        raise SelectionError("the expression is incomplete")
     head, rest = tokens[0], tokens[1:]
     if head == "not":
         inner, rest = _not(rest)
@@ -70,7 +70,7 @@ def _not(tokens: Sequence[str]) -> tuple[Predicate, Sequence[str]]:
             raise SelectionError("a closing parenthesis is missing in the expression")
         return inner, rest[1:]
     if head in (")", "and", "or"):
-        raise SelectionError(f"a name is expected before {head!r} in the expression")
+        raise SelectionError(f"expected a name before {head!r} in the expression")
     part = head.strip("\"'").lower()
     return (lambda name: part in name), rest
 

@@ -79,7 +79,7 @@ def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:
         raise (
             loaded.errors[0]
             if loaded.errors
-            else CaseFileError(path, open_still[0].line, "the outputs could not be written; paste them")
+            else CaseFileError(path, open_still[0].line, "the outputs could not be written; paste these")
         )
 
 

@@ -105,7 +105,7 @@ def _at_revision(file: Path, revision: str) -> str:
     git = ["git", "-C", str(file.resolve().parent)]
     known = subprocess.run([*git, "rev-parse", "--verify", "-q", f"{revision}^{{commit}}"], capture_output=True)
     if known.returncode:
-        raise SelectionError(f"--since {revision}: git knows no such revision for {file}")
+        raise SelectionError(f"--since {revision}: git does not know this revision of {file}")
     shown = subprocess.run([*git, "show", f"{revision}:./{file.name}"], capture_output=True, text=True)
     return " ".join(shown.stdout.split()) if shown.returncode == 0 else ""
 

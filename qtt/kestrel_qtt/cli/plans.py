@@ -187,7 +187,7 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     from kestrel_qtt.plan_commands.text import difference_text
 
     if len(arguments.paths) != 2:
-        raise SelectionError("two plans are compared: qtt plans diff A B")
+        raise SelectionError("expected two plans: qtt plans diff A B")
     text = difference_text(*arguments.paths)
     Console(soft_wrap=True).print(text or "the plans mean the same", markup=False, highlight=False)
     return ExitCode.FAILURES if text else ExitCode.OK
@@ -224,7 +224,7 @@ def _found(paths: Sequence[Path]) -> list[Path]:
     """The folders of the stored plans below some paths; raise NoCaseError if there is none."""
     folders = [stored.folder for path in paths for stored in find_plans(path)]
     if not folders:
-        raise NoCaseError("no stored plan is found")
+        raise NoCaseError("no stored plan was found")
     return folders
 
 

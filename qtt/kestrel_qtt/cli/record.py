@@ -125,5 +125,5 @@ def _last(text: str) -> tuple[str, int]:
     topic, count = pair(text)
     kind, _, number = count.partition(":")
     if kind != "last":
-        raise argparse.ArgumentTypeError(f"NAME=last:N, such as orders=last:50, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=last:N, such as orders=last:50, got {text!r}")
     return topic, positive(number)

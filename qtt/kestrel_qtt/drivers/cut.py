@@ -40,7 +40,7 @@ class Cut:
             return Cut(each=True, restart=restart)
         kind, _, seed = text.partition(":")
         if kind != "random" or not seed.removeprefix("-").isdecimal():
-            raise ValueError(f"cut must be one, each or random:SEED, not {text!r}")
+            raise ValueError(f"expected one, each or random:SEED, got {text!r}")
         return Cut(seed=int(seed), restart=restart)
 
     def batches(self, rows: Sequence[T], numbers: Sequence[int] | None = None) -> Iterator[Sequence[T]]:

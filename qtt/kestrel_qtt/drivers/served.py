@@ -93,7 +93,7 @@ class BrokerServer:
         self.session.partitions.clear()
         self.topics.remove(topics)
         if status != HTTPStatus.OK:
-            raise DriverError(f"the server does not drop what the case has made: {said}")
+            raise DriverError(f"the server did not drop what the case created: {said}")
 
 
 def _posted(url: str, body: object) -> tuple[int, str]:

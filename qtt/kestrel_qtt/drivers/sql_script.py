@@ -102,7 +102,7 @@ class _Script:
                 f"the script {path} {why}",
                 span=parsed.span,
                 hint=(
-                    f"a path that begins with / is looked for in {folders[0]} and each folder above it"
+                    f"a path that begins with / is searched in {folders[0]} and each folder above it"
                     if path.startswith("/")
                     else f"paths are relative to {folders[0]}"
                 ),

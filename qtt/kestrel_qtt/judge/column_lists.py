@@ -54,14 +54,14 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 def _at(tokens: list[tuple[str, str]], position: int) -> tuple[str, str]:
     if position >= len(tokens):
-        raise ValueError("the column list ends too early")
+        raise ValueError("the column list is incomplete")
     return tokens[position]
 
 
 def _name(tokens: list[tuple[str, str]], position: int) -> tuple[str, int]:
     kind, word = _at(tokens, position)
     if kind not in ("word", "quoted"):
-        raise ValueError(f"a column name is expected, not {word!r}")
+        raise ValueError(f"expected a column name, got {word!r}")
     name = word.upper() if kind == "word" else word
     return "`" + name.replace("`", "``") + "`", position + 1
 
@@ -70,7 +70,7 @@ def _type(tokens: list[tuple[str, str]], position: int) -> tuple[str, int]:
     """Read a type: a name, with parameters in parentheses or element types in angle brackets."""
     kind, word = _at(tokens, position)
     if kind not in ("word", "quoted"):
-        raise ValueError(f"a type is expected, not {word!r}")
+        raise ValueError(f"expected a type, got {word!r}")
     name = _ALIASES.get(word.upper(), word.upper())
     position += 1
     following = tokens[position] if position < len(tokens) else ("", "")

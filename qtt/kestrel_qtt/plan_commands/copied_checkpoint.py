@@ -40,7 +40,7 @@ def _move_paths(checkpoint: Path) -> None:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise CheckpointError(
-                f"the checkpoint cannot be resumed: {file.relative_to(checkpoint)} is no text"
+                f"the checkpoint cannot be resumed: {file.relative_to(checkpoint)} is not text"
             ) from error
         own = re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text)
         file.write_text(own, encoding="utf-8")

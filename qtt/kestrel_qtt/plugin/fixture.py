@@ -136,4 +136,4 @@ def _json(value: Any, path: str) -> Json:
         return {str(key): _json(member, f"{path}.{key}") for key, member in value.items()}
     if isinstance(value, list | tuple):
         return [_json(member, f"{path}[{index}]") for index, member in enumerate(value)]
-    raise TypeError(f"{path}: {value!r} is of no JSON type; bytes are base64 text, times are integers or text")
+    raise TypeError(f"{path}: {value!r} has no JSON type; bytes are base64 text, times are integers or text")

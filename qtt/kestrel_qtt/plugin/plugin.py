@@ -116,7 +116,7 @@ def pytest_configure(config: pytest.Config) -> None:
     named = tuple(config.getini("qtt_cases"))
     gone = [str(folder) for folder in named if not folder.is_dir()]
     if gone:
-        raise pytest.UsageError(f"qtt_cases names {', '.join(gone)}, which is no folder")
+        raise pytest.UsageError(f"qtt_cases names {', '.join(gone)}, which is not a folder")
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         asked = _paths(config)
         config.args += [str(folder) for folder in named if not any(map(folder.is_relative_to, asked))]

@@ -185,9 +185,7 @@ def reason_of(case: Case, outcome: Outcome) -> Reason:
     """
     if isinstance(outcome, Produced):
         if case.expected_exception is not None:
-            raise ShrinkError(
-                "the case expects an error and runs to its end: there is nothing to keep while it shrinks"
-            )
+            raise ShrinkError("the case expects an error and runs to its end: there is no failure to preserve")
         return _record_reason(_first_difference(case, outcome), Comparison.of(case))
     if case.expected_exception is not None:
         raise ShrinkError("the case expects an error; only cases that expect records can be shrunk")
@@ -245,9 +243,7 @@ def _record_reason(difference: RecordDifference, comparison: Comparison) -> Reas
             lambda found: tuple(_expected(found, _find(found, topic, actual))),
         )
     if difference.moved_to is not None:
-        raise ShrinkError(
-            f"only the order of the records of {topic} differs; there is nothing to keep while it shrinks"
-        )
+        raise ShrinkError(f"only the order of the records of {topic} differs; there is no failure to preserve")
     if expected is None:
         raise ShrinkError(f"no record of {topic} differs")
     return Reason(

@@ -61,7 +61,7 @@ def test_a_jvm_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(maven, "prepare_environment", lambda: None)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xss1k")
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    with pytest.raises(EngineError, match=r"the JVM that downloads jars does not start: .*-Xss1k"), open_downloader([]):
+    with pytest.raises(EngineError, match=r"the JVM that downloads jars did not start: .*-Xss1k"), open_downloader([]):
         pass
     assert os.environ.get("SPARK_LOCAL_IP") is None, "a driver on a cluster would listen on the loopback"
 
@@ -208,7 +208,7 @@ def test_coordinates_of_the_environment_are_taken_as_they_are(
     monkeypatch.setenv(jars.CONNECTOR_SETTING, "a:b:1, c:d:2")
     assert [path.name for path in jars.connector_jars().paths] == ["a:b:1.jar", "c:d:2.jar"]
     monkeypatch.setenv(jars.CONNECTOR_SETTING, "a:b")
-    with pytest.raises(EngineError, match="KESTREL_CONNECTOR_JARS is no list of Maven coordinates: a:b"):
+    with pytest.raises(EngineError, match="KESTREL_CONNECTOR_JARS must list Maven coordinates, got a:b"):
         jars.connector_jars()
     assert repositories.asked == ["a:b:1"]
 

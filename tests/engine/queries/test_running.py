@@ -34,7 +34,9 @@ def test_resume_starts_what_the_system_stopped_and_says_what_would_fail_again() 
         assert running is not None
         running.fail(f"{name} is broken", is_of_user=is_of_user)
     assert engine.errors() == {"CSAS_A_0": "CSAS_A_0 is broken", "CSAS_B_1": "CSAS_B_1 is broken"}
-    with pytest.raises(StatementError, match="CSAS_B_1 is not resumed, since it would fail again: CSAS_B_1 is broken"):
+    with pytest.raises(
+        StatementError, match="CSAS_B_1 was not resumed, because it would fail again: CSAS_B_1 is broken"
+    ):
         tell(engine, "RESUME ALL;")
     assert engine.errors() == {"CSAS_B_1": "CSAS_B_1 is broken"}
     tell(engine, "RESUME CSAS_A_0; TERMINATE CSAS_B_1; RESUME ALL;")

@@ -275,7 +275,7 @@ def test_files_that_cannot_be_read_are_named_once(tmp_path: Path) -> None:
     broken.write_text("a: [")
     for settings, said in (
         (SecuritySettings(users=absent), f"{absent} cannot be read: No such file or directory"),
-        (SecuritySettings(users=broken), f"{broken} is no YAML: "),
+        (SecuritySettings(users=broken), f"{broken} is not YAML: "),
     ):
         with pytest.raises(EngineError) as refused:
             settings.authenticate()

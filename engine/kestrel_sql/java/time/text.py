@@ -74,7 +74,7 @@ def checked_time(millis: int) -> int:
         ValueError: it is no `LocalTime`; a serde accepts 24:00.
     """
     if not 0 <= millis < DAY_MS:
-        raise ValueError(f"{millis} ms is no time of day")
+        raise ValueError(f"{millis} ms is not a time of day")
     return millis
 
 

@@ -223,7 +223,7 @@ def _format(command: list[str], settings: Path, folder: Path) -> None:
             check=False,
         )
     if done.returncode:
-        raise EngineError(f"the folder {folder} cannot be made a broker's", hint=f"see {folder}/broker.log")
+        raise EngineError(f"the folder {folder} cannot be formatted for a broker", hint=f"see {folder}/broker.log")
 
 
 def identity() -> str:

@@ -57,7 +57,7 @@ class KafkaConfig:
         chosen = servers or properties.get(_SERVERS)
         if not chosen:
             raise EngineError(
-                "no Kafka broker is given",
+                "no Kafka broker was given",
                 hint="use --bootstrap-servers HOST:PORT, or bootstrap.servers in the Kafka configuration",
             )
         config = KafkaConfig(servers=chosen, properties={k: v for k, v in properties.items() if k != _SERVERS})

@@ -152,7 +152,7 @@ def _choices(given: str, setting: str) -> tuple[_Choice, ...]:
     wanted = tuple(part.strip() for part in given.split(","))
     if any(len(part.split(":")) != 3 for part in wanted):
         raise EngineError(
-            f"{setting} is no list of Maven coordinates: {given}",
+            f"{setting} must list Maven coordinates, got {given}",
             hint="group:artifact:version, separated by commas",
         )
     return (_Choice(wanted),)

@@ -105,7 +105,7 @@ def open_downloader(repositories: Sequence[str]) -> Iterator[Downloader]:
                 gateway = launch(conf, popen_kwargs={"stderr": printed, "stdout": printed})
         except PySparkRuntimeError as error:
             printed.seek(0)
-            raise EngineError(f"the JVM that downloads jars does not start: {_first_line(printed.read())}") from error
+            raise EngineError(f"the JVM that downloads jars did not start: {_first_line(printed.read())}") from error
         try:
             yield Downloader(gateway.jvm, repositories)
         finally:

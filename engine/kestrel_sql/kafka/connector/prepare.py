@@ -55,7 +55,9 @@ def make_archive() -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
         if done.returncode or not fresh.exists():
             words = done.stderr.strip().splitlines()
-            raise EngineError(f"the JVM left no archive of its classes: {words[-1] if words else 'it said nothing'}")
+            raise EngineError(
+                f"the JVM did not write the archive of its classes: {words[-1] if words else 'it said nothing'}"
+            )
         fresh.replace(path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"the archive {path} cannot be made: {error}") from error

@@ -95,7 +95,7 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
         raise StatementError(
             f"the query {stored.id} differs from that in the checkpoint; changed: {_listed(changes)}",
             hint=(
-                "use CREATE OR REPLACE to resume if its state still matches, choose another name, or use a new"
+                "use CREATE OR REPLACE to resume where its state still matches, choose another name, or use a new"
                 " checkpoint"
             ),
         )

@@ -59,7 +59,7 @@ class Script:
         match parsed.statement:
             case Query():
                 raise StatementError(
-                    "a script cannot contain a SELECT, because nobody reads its answer",
+                    "a script cannot contain a SELECT, because its answer goes nowhere",
                     span=parsed.span,
                     hint="use CREATE STREAM … AS SELECT to write to a topic",
                 )

@@ -79,7 +79,7 @@ def take_over(graph: Graph, tasks: int, left: Left, serde: Serde) -> Taken:
             states |= {(stateful.output.number, task): dump_state(state) for task, state in own.items()}
     unknown = [name for name in left.names(CHANGELOG) if name not in stores.keys and not _COMPUTED_ANEW.fullmatch(name)]
     if unknown:
-        raise QueryError(f"nothing here keeps what its store {unknown[0]} holds")
+        raise QueryError(f"no operator of Kestrel has the state of its store {unknown[0]}")
     return _drained(graph, tasks, left, _repartitions(graph, left, serde, steps), states, table, stores)
 
 
@@ -183,7 +183,7 @@ def _drained(
         process.restore(states)
         process.process(sorted(_in_flight(left, own), key=lambda record: record.timestamp), output)
         if process.ended:
-            raise QueryError(f"its work in flight cannot be processed: {output.log[-1].text}")
+            raise QueryError(f"the records in flight cannot be processed: {output.log[-1].text}")
         states = process.checkpoint()
     return Taken(states=states, records=output.records, drained=drained, keys=stores.keys)
 

@@ -412,7 +412,7 @@ class BrokerBackend:
                 return
             for parsed in self._session.parse(record.statement):
                 if not isinstance(parsed.statement, ControlQuery | AlterSystem):
-                    raise StatementError("a command without a plan is of a release that is too old")
+                    raise StatementError("a command without a plan was written by a release that is too old")
                 self._control(command.offset, parsed.statement)
                 self.statuses[record.key] = replayed(parsed, None, known)
         except ApiError as error:

@@ -104,9 +104,7 @@ class CommandTopic:
             EngineError: it was not written.
         """
         if self._producer is None:
-            raise EngineError(
-                f"the command topic {self.topic} is not open", hint="restart the server; its log says why"
-            )
+            raise EngineError(f"the command topic {self.topic} is not open", hint="restart the server, and see its log")
         properties, configured = settings
         value = {
             "statement": statement,
@@ -167,14 +165,14 @@ class CommandTopic:
             value = read_json(record.value.decode())
             key = (record.key or b'""').decode()
         except (ValueError, PlanError) as error:
-            raise EngineError(f"{where} is no command: it is not JSON", hint=hint) from error
+            raise EngineError(f"{where} is not a command: it is not JSON", hint=hint) from error
         strange = sorted(set(value) - _FIELDS) if isinstance(value, dict) else []
         if strange or (isinstance(value, dict) and (value.get("version") or 0) > VERSION):
             what = f"has the unknown field {strange[0]}" if strange else f"is of version {value['version']}"
             raise EngineError(f"{where} {what}", hint=hint)
         found = next(read_backup(f"{key}:{write_line(value)}"), None)
         if found is None or found.problem is not None:
-            raise EngineError(f"{where} is no command: {found.problem if found else 'it is empty'}", hint=hint)
+            raise EngineError(f"{where} is not a command: {found.problem if found else 'it is empty'}", hint=hint)
         yield Command(record.offset, found)
 
     def _failed(self, what: str, error: KafkaException) -> EngineError:

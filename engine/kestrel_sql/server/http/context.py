@@ -44,7 +44,7 @@ class Context:
         if len(parsed) > self.limits.statements:
             raise ApiError(
                 BAD_STATEMENT,
-                f"A request may have {self.limits.statements} statements",
+                f"A request may have at most {self.limits.statements} statements",
                 statement="",
             )
         for each in parsed:

@@ -35,7 +35,7 @@ async def page(http: HttpRequest) -> Response:
     found = next((each for each in files("kestrel_sql.server.ui").iterdir() if each.name == name), None)
     kind = _TYPES.get(PurePath(name).suffix)
     if found is None or kind is None:
-        raise ApiError(40400, "The page has no such file")
+        raise ApiError(40400, "No such file")
     return Response(found.read_bytes(), 200, _HEADERS, f"{kind}; charset=utf-8")
 
 

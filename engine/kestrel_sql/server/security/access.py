@@ -67,7 +67,7 @@ class Access:
         """
         if not user.may(role, source):
             about = "" if source is None else f" for {source}"
-            raise ApiError(FORBIDDEN, f"User {user.name} has not the role {role}{about}")
+            raise ApiError(FORBIDDEN, f"User {user.name} does not have the role {role}{about}")
 
     def check(self, user: Principal, parsed: ParsedStatement, source: Callable[[str], Source | None]) -> None:
         """Check that a user may carry a statement out, and log it.
@@ -92,7 +92,7 @@ class Access:
         allowed = user.may("insert", target.strip('`"') if target[:1] in ('"', "`") else target.upper())
         self.log(user, f"inserts-stream {target}", "allowed" if allowed else "refused")
         if not allowed:
-            raise ApiError(FORBIDDEN, f"User {user.name} has not the role insert for {target}")
+            raise ApiError(FORBIDDEN, f"User {user.name} does not have the role insert for {target}")
 
 
 def needed(statement: object) -> list[tuple[str, str | None]]:

@@ -39,7 +39,7 @@ def parse_grant(text: str) -> Grant:
     """
     role, _, pattern = text.partition(":")
     if role not in ROLES:
-        raise ValueError(f"{role!r} is no role: there are {', '.join(ROLES)}")
+        raise ValueError(f"unknown role {role!r}, expected one of {', '.join(ROLES)}")
     return Grant(role, pattern or "*")
 
 
@@ -94,7 +94,7 @@ def read_users(path: Path) -> Users:
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(f"{path} cannot be read: {unreadable(error)}") from error
     except yaml.YAMLError as error:
-        raise EngineError(f"{path} is no YAML: {error}") from error
+        raise EngineError(f"{path} is not YAML: {error}") from error
     if not isinstance(content, dict) or not content:
         raise EngineError(
             f"{path}: a users file is a mapping of names", hint="alice: {password: $argon2id$…, roles: [read]}"
@@ -109,7 +109,7 @@ def _hash(path: Path, name: object, entry: Any) -> str:
     hashed = entry.get("password") if isinstance(entry, dict) else None
     if not isinstance(hashed, str) or not hashed.startswith("$argon2"):
         raise EngineError(
-            f"{path}: the password of {name} is no argon2 hash", hint="`kestrel serve --hash-password` makes one"
+            f"{path}: the password of {name} is not an argon2 hash", hint="`kestrel serve --hash-password` makes one"
         )
     return hashed
 

@@ -105,7 +105,7 @@ class PushClients(ABC):
         """
         with self._lock:
             if len(self._clients) >= self._most:
-                raise ApiError(TOO_MANY_PUSH_QUERIES, f"There are {self._most} push queries already, the most allowed")
+                raise ApiError(TOO_MANY_PUSH_QUERIES, f"The limit of {self._most} push queries is reached")
             shared = self._shared.get(key)
             if shared is None:
                 shared = self._shared[key] = make()

@@ -39,7 +39,7 @@ class ServedScript:
                 continue
             if isinstance(parsed.statement, Query | PrintTopic):
                 raise StatementError(
-                    "a script cannot contain a SELECT or PRINT, because nobody reads its answer",
+                    "a script cannot contain a SELECT or PRINT, because its answer goes nowhere",
                     span=parsed.span,
                     hint="use CREATE STREAM … AS SELECT to write to a topic",
                 )

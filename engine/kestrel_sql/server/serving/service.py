@@ -355,4 +355,4 @@ class ServedService:
         if self._engine.is_terminated:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
-            raise ApiError(NOT_READY, "Spark did not start; the server's log says why")
+            raise ApiError(NOT_READY, "Spark did not start; see the server's log")

@@ -83,7 +83,7 @@ def _flaws(file: CheckpointPath, flaw: Callable[[str], str | None]) -> Iterator[
     except OSError as error:
         found = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
-        found = "is no text"
+        found = "is not text"
     if found is not None:
         yield f"{name} {found}"
 
@@ -116,16 +116,16 @@ def _offsets_flaw(text: str) -> str | None:
     lines = rest.split("\n")
     about = _object(lines[0])
     if version != _V1 or about is None or not _has_types(about) or len(lines) < 2:
-        return "is no list of offsets"
-    return None if all(line == _NOTHING or _is_offset(line) for line in lines[1:]) else "is no list of offsets"
+        return "is not a list of offsets"
+    return None if all(line == _NOTHING or _is_offset(line) for line in lines[1:]) else "is not a list of offsets"
 
 
 def _commit_flaw(text: str) -> str | None:
     version, _, rest = text.partition("\n")
     found = _object(rest)
     if found is None or not _has_types(found):
-        return "is no record of a batch"
-    return None if (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1) else "is no record of a batch"
+        return "is not a record of a batch"
+    return None if (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1) else "is not a record of a batch"
 
 
 def _has_types(found: dict[str, Any]) -> bool:

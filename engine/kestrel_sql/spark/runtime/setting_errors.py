@@ -77,7 +77,7 @@ def open_given(
         named = _named(given, "\n".join([printed, *_messages(error)]))
         options = [f"--master {master}", *(f"--spark-conf {_shown(*setting)}" for setting in given.items())]
         raise refused(named, reason) or EngineError(
-            f"Spark does not start: {reason}", hint=_few_files() or f"check {', '.join(options)}"
+            f"Spark did not start: {reason}", hint=_few_files() or f"check {', '.join(options)}"
         ) from error
     java.is_up()
     return spark
@@ -130,7 +130,7 @@ def _check(given: Mapping[str, str]) -> None:
     for key, value in given.items():
         if not key.startswith("spark."):
             raise EngineError(
-                f"{key} is no setting of Spark", hint=f"their names begin with spark.; Hadoop's are spark.hadoop.{key}"
+                f"unknown Spark setting: {key}", hint=f"their names begin with spark.; Hadoop's are spark.hadoop.{key}"
             )
         if key in _PLACE:
             raise EngineError(f"--spark-conf cannot set {key}", hint="--master URL says where Spark runs")

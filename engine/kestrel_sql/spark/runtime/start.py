@@ -59,7 +59,7 @@ class SparkStart:
         if not self._opened.done():
             return False
         if not _runs(self._opened.result()):
-            raise EngineError("Spark has ended", hint="start this server again; the log of the machine may say why")
+            raise EngineError("Spark has ended", hint="restart this server; the machine's log may say why")
         return self._thread is not None and not self._thread.is_alive()
 
     def close(self, close_spark: Callable[[SparkSession], None] = SparkSession.stop) -> None:

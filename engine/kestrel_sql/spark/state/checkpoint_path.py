@@ -203,7 +203,7 @@ class StorePath:
         for _ in range(_READS):
             with suppress(FileExistsError):
                 return self._do(read)
-        raise OSError(errno.EIO, f"{self.uri} cannot be read: it is replaced all the time, or damaged", self.uri)
+        raise OSError(errno.EIO, f"{self.uri} cannot be read: it keeps being replaced, or is damaged", self.uri)
 
     def read_text(self, encoding: str) -> str:
         """Read the file as text."""

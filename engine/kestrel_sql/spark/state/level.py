@@ -104,7 +104,7 @@ def load_page(blob: bytes, fingerprint: Sequence[str]) -> State:
     state = load_state(blob)
     written = state.get(PLAN)
     if not isinstance(written, list) or not all(isinstance(each, str) for each in written):
-        raise QueryError("the stored state of an operator is damaged: it does not say what it is the state of")
+        raise QueryError("the stored state of an operator is damaged: it does not name its operators")
     changes = widenings(written, fingerprint)
     if changes is None:
         raise QueryError(

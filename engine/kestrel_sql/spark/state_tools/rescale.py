@@ -111,7 +111,7 @@ def _check_pages(query: StoredQuery, step: StoredStep) -> None:
         for column in step.key_columns(side):
             if not can_hash([column]):
                 raise CheckpointError(
-                    f"the query {query.id} cannot get another number of pages: the key {column.name} of its step "
+                    f"the query {query.id} cannot change its number of pages: the key {column.name} of its step "
                     f"{step.name} is a {column.type}, which has no page of its own",
                     hint="leave --pages out",
                 )
@@ -183,8 +183,8 @@ def _repaged(query: StoredQuery, level: int, pages: int) -> Iterator[StoredPage]
                 continue
             if _FAILED in own:
                 raise CheckpointError(
-                    f"the query {query.id} cannot get another number of pages: its step {step.name} has failed",
-                    hint="mend the query and start it with a new checkpoint",
+                    f"the query {query.id} cannot change its number of pages: its step {step.name} has failed",
+                    hint="fix the query and start it with a new checkpoint",
                 )
             if step.operator.scope is not Scope.KEY:
                 states[page.task, page.page][step.relation] = own
@@ -205,7 +205,7 @@ def _split(
             raise CheckpointError(f"the query {query.id} cannot be rescaled: its step {step.name} holds {name}")
     if by_page(step, own, query.metadata.pages).keys() - {page.page}:
         raise CheckpointError(
-            f"the query {query.id} cannot get another number of pages: page {page.page} of task {page.task} of its "
+            f"the query {query.id} cannot change its number of pages: page {page.page} of task {page.task} of its "
             f"step {step.name} has keys of other pages",
             hint="leave --pages out",
         )

@@ -85,7 +85,7 @@ class Sampler:
         except EngineError as error:
             raise DriverError(error.render()) from error
         if not found:
-            raise DriverError(f"there is no record to take in {', '.join(self.wishes.last)}")
+            raise DriverError(f"there are no records in {', '.join(self.wishes.last)}")
         inputs = tuple(_input(topic, record) for topic, record in in_order(self._masked(found)))
         known = {topic.name: topic for topic in self.case.topics}
         topics = [replace(known.get(name, Topic(name=name)), partitions=count) for name, count in counts.items()]
@@ -166,9 +166,7 @@ class Sampler:
         headers = [(text or b"").decode(errors="replace") for _, text in record.headers]
         if any(holds_in_part(content, values) for content in (record.key, record.value, headers)):
             at = f"partition {record.partition}, offset {record.offset}"
-            raise DriverError(
-                f"topic {topic}, {at}: a text or a name has a masked value as a part: mask all of it, too"
-            )
+            raise DriverError(f"topic {topic}, {at}: a text or name contains a masked value: mask it, too")
         texts = {value.encode() for value in values}
         return replace(
             record,

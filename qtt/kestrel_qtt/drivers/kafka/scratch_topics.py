@@ -56,7 +56,7 @@ class ScratchTopics:
             self._admin.list_topics(timeout=_CONNECT_S)
         except KafkaException as error:
             raise EngineError(
-                f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it there?"
+                f"the broker {config.servers} does not answer: {error.args[0].str()}", hint="is it running?"
             ) from error
         self._producer = Producer(config.client(linger_ms=5, enable_idempotence=True))
         self._consumer = Consumer(config.client() | dict(READER))

@@ -78,7 +78,7 @@ def plan_text(case: model.Case) -> str:
     except EngineError as error:
         raise PlanningError(error.render(text)) from error
     except Exception as error:
-        raise PlanningError(f"planning broke: {crashed(error).message}") from error
+        raise PlanningError(f"planning failed: {crashed(error).message}") from error
     sizes = {name: session.config.get(name.removeprefix("ksql.streams.")) for name in CACHE_SIZES}
     configs = {name: session.config[name] for name in RESTORED} | {n: size for n, size in sizes.items() if size}
     return dump_plan(PlanFile(statements, {**configs, WRITTEN_BY: engine_version()}))

@@ -169,7 +169,7 @@ class Service:
         body = {"ksql": text, "streamsProperties": properties}
         found = self.server.ask("POST", "/ksql", body)
         if not isinstance(found, list):
-            raise QueryError(f"{self.server.url} gives no list of entities")
+            raise QueryError(f"{self.server.url} did not answer with a list of entities")
         return found
 
 

@@ -217,7 +217,7 @@ def test_pages_of_another_plan_than_that_of_the_metadata_are_refused(runner: Res
 @pytest.mark.parametrize("named", [{}, {"plan": 5}, {"plan": [5]}])
 @pytest.mark.rules("E12.10")
 def test_a_page_that_does_not_say_whose_state_it_is_is_refused(named: dict[str, Any]) -> None:
-    with pytest.raises(QueryError, match="it does not say what it is the state of"):
+    with pytest.raises(QueryError, match="it does not name its operators"):
         load_page(dump_state(named), pipeline(SUM).level(1).fingerprint())
 
 

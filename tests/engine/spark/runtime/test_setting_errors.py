@@ -36,7 +36,7 @@ def opened(master: str, settings: Mapping[str, str], before: str = "") -> subpro
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("colour", "red", "colour is no setting of Spark"),
+        ("colour", "red", "unknown Spark setting: colour"),
         ("spark.master", "foo", "--spark-conf cannot set spark.master"),
         ("spark.remote", "sc://h", "--spark-conf cannot set spark.remote"),
         ("spark.sql.ansi.enabled", "true", "spark.sql.ansi.enabled is false in every run"),
@@ -88,7 +88,7 @@ def test_settings_that_do_are_taken() -> None:
         pytest.param(
             "foo",
             {},
-            "Spark does not start: Master must either be yarn or start with spark, k8s, or local|check --master foo",
+            "Spark did not start: Master must either be yarn or start with spark, k8s, or local|check --master foo",
             marks=pytest.mark.nightly,
         ),
         (
@@ -99,7 +99,7 @@ def test_settings_that_do_are_taken() -> None:
         pytest.param(
             "local[1]",
             {"spark.local.dir": f"{__file__}/x", "spark.hadoop.fs.s3a.secret.key": "hush"},
-            "Spark does not start: no folder for temporary files can be made|check --master local[1],"
+            "Spark did not start: no folder for temporary files can be made|check --master local[1],"
             f" --spark-conf spark.local.dir={__file__}/x, --spark-conf spark.hadoop.fs.s3a.secret.key",
             marks=pytest.mark.nightly,
         ),
@@ -115,7 +115,7 @@ def test_a_jvm_that_does_not_start_shows_no_trace(master: str, settings: Mapping
 def test_a_jvm_that_may_open_few_files_says_so() -> None:
     done = opened("local[1]", {}, "ulimit -n 100")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Spark does not start: ")
+    assert done.stdout.startswith("Spark did not start: ")
     assert done.stdout.endswith("|it may open 100 files and sockets: raise the limit (ulimit -n)\n")
 
 

@@ -152,7 +152,7 @@ def test_diff_names_keys_rows_and_stream_times(tmp_path: Path, capsys: pytest.Ca
         (lambda folder: next(folder.glob("state/0/1/SSTs/*")).unlink(), ".sst does not exist"),
         (lambda folder: cut(next(folder.glob("state/0/1/SSTs/*"))), "bytes instead of"),
         (lambda folder: flip(next(folder.glob("state/0/1/SSTs/*"))), ".sst is damaged"),
-        (lambda folder: (folder / "commits/0").write_text("?"), "commits/0 is no record of a batch"),
+        (lambda folder: (folder / "commits/0").write_text("?"), "commits/0 is not a record of a batch"),
         (lambda folder: (folder / "kestrel.json").unlink(), "has no kestrel.json"),
         (lambda folder: layout(folder, 99), "has layout 99"),
     ],

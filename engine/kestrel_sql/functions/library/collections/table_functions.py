@@ -30,7 +30,7 @@ def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
     if columns is None:
         return []
     if len(columns) > _CUBE_COLUMNS:
-        raise QueryError(f"CUBE_EXPLODE accepts at most {_CUBE_COLUMNS} columns, not {len(columns)}")
+        raise QueryError(f"CUBE_EXPLODE takes at most {_CUBE_COLUMNS} columns, got {len(columns)}")
     rows: list[list[Any]] = [[]]
     for column in columns:
         choices = (None,) if column is None else (None, column)

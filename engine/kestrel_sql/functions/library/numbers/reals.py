@@ -271,7 +271,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str |
     # NaN is within no bounds and beyond none: the distance is NaN.
     beyond = any(abs(lat) > 90 for lat in (lat1, lat2)) or any(abs(lon) > 180 for lon in (lon1, lon2))
     if beyond or word not in (*_KILOMETERS, *_MILES):
-        raise ValueError("no such coordinates or unit")
+        raise ValueError("invalid coordinates or unit")
 
     def half_square(difference: float) -> float:
         half = math.sin(_radians(difference) / 2.0)
