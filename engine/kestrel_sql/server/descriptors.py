@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 
 from kestrel_sql.server.errors import NOT_READY, ApiError
+from kestrel_sql.systems import most_files
 
 RESERVE = 32
 """How many descriptors must be free before a query starts: what it opens itself, and what running ones need."""
@@ -20,11 +20,11 @@ def check_descriptors() -> None:
     Raises:
         ApiError: fewer than `RESERVE` descriptors are free.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limits = most_files()
+    if limits is None:
         return
     try:
-        free = limit - len(os.listdir("/dev/fd"))
+        free = limits[0] - len(os.listdir("/dev/fd"))
     except OSError as error:
         # To list them takes one.
         free = 0 if error.errno in _NONE_LEFT else RESERVE

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import IO, Any, cast
+
+from kestrel_sql.systems import HAS_TIMER, at_fork_in_child, read_line
 
 _PATIENCE_S = 5.0
 """How long a process may take for one answer: matching looks for signals between its attempts only."""
@@ -20,7 +21,7 @@ _MOST_IDLE = 4
 _idle: list[_Helper] = []
 """Processes that wait for a call. Appending and taking are atomic."""
 
-os.register_at_fork(after_in_child=_idle.clear)
+at_fork_in_child(_idle.clear)
 
 
 def call_in_helper(name: str, arguments: Sequence[Any]) -> tuple[str | None, Any]:
@@ -55,14 +56,14 @@ class _Helper:
         )
         self._in, self._out = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         # Starting takes longer than matching.
-        self._read(None)
+        read_line(self._out, None)
 
     def ask(self, name: str, arguments: Sequence[Any]) -> Any:
         """The answer, None if the process does not give one in time."""
         with suppress(BrokenPipeError):
             self._in.write(json.dumps([name, list(arguments)]).encode() + b"\n")
             self._in.flush()
-        line = self._read(_PATIENCE_S)
+        line = read_line(self._out, _PATIENCE_S)
         return json.loads(line) if line else None
 
     def close(self) -> None:
@@ -72,11 +73,6 @@ class _Helper:
             with suppress(OSError):
                 pipe.close()
         self._process.wait()
-
-    def _read(self, seconds: float | None) -> bytes:
-        ready = select.poll()
-        ready.register(self._out, select.POLLIN)
-        return self._out.readline() if ready.poll(None if seconds is None else seconds * 1000) else b""
 
 
 def main() -> None:
@@ -89,7 +85,9 @@ def main() -> None:
     for line in sys.stdin:
         name, arguments = json.loads(line)
         try:
-            answer = [None, time_limit.LIMITED[name](*arguments)]
+            # Without a timer nothing limits a call here: the process that asks ends this one.
+            call = time_limit.LIMITED[name] if HAS_TIMER else time_limit.LIMITED[name].__wrapped__
+            answer = [None, call(*arguments)]
         except ValueError as error:
             answer = [type(error).__name__, str(error)]
         sys.stdout.write(json.dumps(answer) + "\n")

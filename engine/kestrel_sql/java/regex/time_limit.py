@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import re
 import signal
 import threading
@@ -17,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from kestrel_sql.java.regex.helper import call_in_helper
+from kestrel_sql.systems import HAS_TIMER, at_fork_in_child
 
 TICK = 0.1
 """The shortest limit, in seconds of processor time; a call is stopped after one to two of them."""
@@ -104,7 +104,7 @@ def _set_main_thread() -> None:
     _timer.main_thread = threading.main_thread().ident
 
 
-os.register_at_fork(after_in_child=_set_main_thread)
+at_fork_in_child(_set_main_thread)
 
 
 def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(body)
     def call(*arguments: Any) -> Any:
-        if get_ident() == _timer.main_thread:
+        if HAS_TIMER and get_ident() == _timer.main_thread:
             return call_with_limit(body, arguments)
         check_work()
         if _is_short(arguments[at], arguments):

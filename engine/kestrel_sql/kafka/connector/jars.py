@@ -5,7 +5,6 @@ What was found once is remembered in the user's cache folder, so that later star
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +19,7 @@ import pyspark
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.maven import open_downloader
+from kestrel_sql.systems import lock
 
 BROKER_SETTING = "KESTREL_BROKER_JARS"
 CONNECTOR_SETTING = "KESTREL_CONNECTOR_JARS"
@@ -213,7 +213,7 @@ def _memory(choices: Sequence[_Choice], repositories: Sequence[str]) -> Iterator
         raise _not_here()
     with path.open("a+" if writable else "r", encoding="utf-8") as memory:
         if writable:
-            fcntl.flock(memory, fcntl.LOCK_EX)
+            lock(memory, waits=True)
         memory.seek(0)
         yield memory
 

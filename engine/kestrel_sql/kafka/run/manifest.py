@@ -5,7 +5,6 @@ And its lock.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
 from kestrel_sql.spark.checkpoint.metadata import read_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, write_whole
+from kestrel_sql.systems import lock
 from kestrel_sql.topics.paths import path_part
 
 _FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT = 1, 2, 3, 4
@@ -142,7 +142,7 @@ class CheckpointFolder:
 
     def _take(self, descriptor: int) -> None:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, waits=False)
         except BlockingIOError:
             holder = os.read(descriptor, 100).decode("utf-8", "replace").strip()
             raise CheckpointInUseError(

@@ -21,6 +21,7 @@ from kestrel_sql.spark.runtime.environment import (
 )
 from kestrel_sql.spark.runtime.interrupted import ended_when_interrupted
 from kestrel_sql.spark.runtime.sockets import socket_settings
+from kestrel_sql.systems import check_spark_runs_here
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 """The setting with the options of the JVM that runs queries on this machine."""
@@ -167,6 +168,7 @@ def open_session(
     Raises:
         EngineError: no Java 17 or newer was found, or this release of PySpark is not supported.
     """
+    check_spark_runs_here()
     check_release()
     own = _ON_THIS_MACHINE if is_on_this_machine(master) else {}
     settings = {**SETTINGS, **own, **socket_settings(master), **(extra or {})}

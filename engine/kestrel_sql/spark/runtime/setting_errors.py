@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.spark.runtime.session import SETTINGS, open_session
+from kestrel_sql.systems import most_files
 
 _FIXED = (
     "spark.python.daemon.module",
@@ -104,8 +104,10 @@ def causes(error: Any) -> Iterator[Any]:
 
 def _few_files() -> str:
     """What to do where Java may open few files, since it does not say so itself; empty if it may open enough."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return f"it may open {most} files and sockets: raise the limit (ulimit -n)" if 0 <= most < _MANY_FILES else ""
+    limits = most_files()
+    if limits is None or not 0 <= limits[1] < _MANY_FILES:
+        return ""
+    return f"it may open {limits[1]} files and sockets: raise the limit (ulimit -n)"
 
 
 def refused(settings: Mapping[str, str], reason: str) -> EngineError | None:
