@@ -126,8 +126,8 @@ class LevelBatches:
 
 
 def have_places(slots: int, tasks: int) -> bool:
-    """Whether the slots that have outputs have numbers of their own below the number of tasks."""
-    return tasks == 1 or slots <= tasks or separates_tasks(slots)
+    """Whether each task has one slot, and the slots that have outputs have numbers below that of the tasks."""
+    return tasks == 1 or separates_tasks(slots)
 
 
 def writes_alone(graph: Graph, tasks: int, sinks: Mapping[str, int], *, pages_by_task: bool) -> bool:
