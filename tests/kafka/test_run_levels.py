@@ -15,6 +15,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.level_batches import LevelBatches
 from kestrel_sql.kafka.run import prepare_query
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.kafka.sink.sink import Written
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.spark.checkpoint.batch_log import numbered
@@ -116,7 +117,9 @@ def scene(
     def made(partitions: int, kinds: Sequence[str]) -> tuple[Scene, Outputs]:
         scene = Scene(Applications(spark, kafka), tmp_path_factory.mktemp("levels"), partitions, kinds)
         with pytest.MonkeyPatch.context() as patched:
+            # As an earlier release does.
             patched.setattr(prepare_query, "writes_alone", lambda *_, **__: False)
+            patched.setattr(RunSettings, "slots", None)
             done = scene.run("shuffled")
         assert done.well, done.said
         return scene, scene.outputs("shuffled")
