@@ -193,10 +193,8 @@ class Scenario:
         ahead = 0
         for stored in manifest.queries.values():
             sink, group = _sink_of(stored.id), f"{manifest.application}-{stored.id}"
-            if stored.level_writes:
-                written = max(self._written(f"{group}-slots", topic) for topic in stored.sources)
-            else:
-                written = self._written(group, f"{self.name}_{sink}{run_name}")
+            by_slot = [self._written(f"{group}-slots", topic) for topic in stored.sources]
+            written = max(self._written(group, f"{self.name}_{sink}{run_name}"), *by_slot)
             ahead += written > done.get(sink, _NONE)
         return ahead
 

@@ -125,11 +125,6 @@ class LevelBatches:
         return Job(self.config, self.group, 0, self.run, Layout(0, {}), is_transactional, {})
 
 
-def have_places(slots: int, tasks: int) -> bool:
-    """Whether each task has one slot, and the slots that have outputs have numbers below that of the tasks."""
-    return tasks == 1 or separates_tasks(slots)
-
-
 def writes_alone(graph: Graph, tasks: int, sinks: Mapping[str, int], *, pages_by_task: bool) -> bool:
     """Whether a partition of a sink gets what one task of the last level makes, and no other.
 
@@ -140,9 +135,9 @@ def writes_alone(graph: Graph, tasks: int, sinks: Mapping[str, int], *, pages_by
         graph: the query.
         tasks: the number of its tasks.
         sinks: the number of partitions of each topic that it writes.
-        pages_by_task: whether all pages of a task are in one partition of Spark.
+        pages_by_task: as in `kestrel_sql.spark.checkpoint.metadata`.
     """
-    if not graph.levels:
+    if not graph.levels or not _is_whole(graph, pages_by_task=pages_by_task):
         return False
     last = {each.output.number: each.operator.scope for each in graph.levels[-1]}
     for sink in graph.sinks:
@@ -150,11 +145,23 @@ def writes_alone(graph: Graph, tasks: int, sinks: Mapping[str, int], *, pages_by
         if scope is Scope.QUERY:
             # All of it is one task.
             continue
-        is_whole = scope is Scope.TASK or (scope is Scope.KEY and pages_by_task)
         count = sinks.get(sink.topic)
-        if not is_whole or sink.relation.rekeyed or count is None or count % tasks:
+        if scope is None or sink.relation.rekeyed or count is None or count % tasks:
             return False
     return True
+
+
+def has_slot_per_task(graph: Graph, tasks: int, slots: int, *, pages_by_task: bool) -> bool:
+    """Whether all outputs of a task are made in one slot, whose number is that of the task modulo their number.
+
+    `pages_by_task` is as in `kestrel_sql.spark.checkpoint.metadata`.
+    """
+    return _is_whole(graph, pages_by_task=pages_by_task) and (tasks == 1 or separates_tasks(slots))
+
+
+def _is_whole(graph: Graph, *, pages_by_task: bool) -> bool:
+    """Whether the last level has all that a task makes in one page, or in pages that are together."""
+    return pages_by_task or all(each.operator.scope is not Scope.KEY for each in graph.levels[-1])
 
 
 def _rows(report: DataFrame) -> list[Mapping[str, Any]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kestrel_sql.dataflow.graph import Graph
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
-from kestrel_sql.kafka.level_batches import have_places, writes_alone
+from kestrel_sql.kafka.level_batches import has_slot_per_task, writes_alone
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 
@@ -20,13 +21,16 @@ KEYED = "CREATE TABLE R AS SELECT K, COUNT(*) AS N FROM A GROUP BY K;"
 OVER_KEYS = "CREATE TABLE R AS SELECT K, COUNT(*) AS N FROM A WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;"
 
 
-def alone(statement: str, tasks: int = 2, sink: int = 2, *, pages_by_task: bool = True) -> bool:
+def graph(statement: str) -> Graph:
     session = Session()
     for parsed in session.parse(SOURCES + statement):
         session.execute(parsed)
     (query,) = session.queries.values()
-    graph = build_pipeline([QueryRun(plan=query.plan, settings=query.config)], FUNCTIONS).graph
-    return writes_alone(graph, tasks, {"R": sink}, pages_by_task=pages_by_task)
+    return build_pipeline([QueryRun(plan=query.plan, settings=query.config)], FUNCTIONS).graph
+
+
+def alone(statement: str, tasks: int = 2, sink: int = 2, *, pages_by_task: bool = True) -> bool:
+    return writes_alone(graph(statement), tasks, {"R": sink}, pages_by_task=pages_by_task)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +62,7 @@ def test_a_sink_needs_partitions_of_which_each_is_of_one_task(tasks: int, sink: 
 @pytest.mark.parametrize(
     ("slots", "tasks", "expected"), [(2, 2, True), (8, 3, True), (7, 1, True), (7, 7, False), (32, 64, False)]
 )
-def test_slots_have_places_where_they_separate_tasks(slots: int, tasks: int, expected: bool) -> None:
-    assert have_places(slots, tasks) is expected
+def test_a_task_has_one_slot_where_pages_are_separated_by_task(slots: int, tasks: int, expected: bool) -> None:
+    assert has_slot_per_task(graph(OVER_KEYS), tasks, slots, pages_by_task=False) is expected
+    assert has_slot_per_task(graph(KEYED), tasks, slots, pages_by_task=True) is expected
+    assert not has_slot_per_task(graph(KEYED), tasks, slots, pages_by_task=False)

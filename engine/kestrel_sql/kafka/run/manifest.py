@@ -22,7 +22,7 @@ from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
-from kestrel_sql.spark.checkpoint.metadata import read_metadata
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, write_whole
 from kestrel_sql.systems import lock
 from kestrel_sql.topics.paths import path_part
@@ -74,6 +74,10 @@ class StoredQuery:
     def partitions(self) -> dict[str, int]:
         """The number of partitions of each topic that it reads."""
         return {name: topic.partitions for name, topic in self.sources.items()}
+
+    def with_pages(self, metadata: CheckpointMetadata) -> StoredQuery:
+        """Return the query with the pages of another checkpoint."""
+        return replace(self, pages=metadata.pages, pages_by_task=metadata.pages_by_task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,8 +225,8 @@ class CheckpointFolder:
                 counts = _counting(copies, query.rescaled)
                 if counts != query.rescaled:
                     metadata = read_metadata(copies[counts])
-                    pages = query.pages if metadata is None else metadata.pages
-                    manifest = manifest.with_query(replace(query, rescaled=counts, pages=pages))
+                    paged = query if metadata is None else query.with_pages(metadata)
+                    manifest = manifest.with_query(replace(paged, rescaled=counts))
                     self.save(manifest)
                 for number in copies.keys() - {counts}:
                     remove_folder(copies[number])

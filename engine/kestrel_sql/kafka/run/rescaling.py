@@ -66,10 +66,10 @@ def rescale_checkpoint(
                 f"{error.filename or folder} cannot be written: {error.strerror or error}",
                 hint="the states are as they were; make room and try again",
             ) from error
-        pages_of = {rescaled.query.id: rescaled.query.metadata.pages for rescaled in found}
+        after = {rescaled.query.id: rescaled.query.metadata for rescaled in found}
         for stored in [*manifest.queries.values()]:
-            if stored.id in pages_of:
-                manifest = manifest.with_query(replace(stored, pages=pages_of[stored.id], rescaled=number))
+            if stored.id in after:
+                manifest = manifest.with_query(replace(stored.with_pages(after[stored.id]), rescaled=number))
         try:
             # This one write decides which states count.
             checkpoint.save(manifest)

@@ -22,7 +22,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.direct import DirectBatches, Work
-from kestrel_sql.kafka.level_batches import END, LevelBatches, have_places
+from kestrel_sql.kafka.level_batches import END, LevelBatches, has_slot_per_task
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.shared_source import SharedPipeline
@@ -163,11 +163,11 @@ class RunningQuery:
     def _level_batches(self) -> LevelBatches | None:
         """What lets the last level write, if it is to; None if the sink has begun the last batch, to finish it."""
         around, stored = self.around, self.stored
-        if not stored.level_writes:
+        if not stored.level_writes or isinstance(self.pipeline, SharedPipeline):
             return None
         slots = partitions_of_state(self.folder) or _slots(around.spark)
         place = max(stored.partitions.items(), key=itemgetter(1))
-        if not have_places(slots, place[1]):
+        if not has_slot_per_task(self.pipeline.graph, place[1], slots, pages_by_task=stored.pages_by_task):
             return None
         begun = unfinished_batch(self.folder)
         if begun is not None and around.delivery is Delivery.EXACTLY_ONCE:

@@ -77,7 +77,9 @@ def rescale(query: StoredQuery, target: CheckpointPath, *, partitions: int, page
     if pages != query.metadata.pages:
         for step in query.steps:
             _check_pages(query, step)
-    copy = replace(query, folder=target, metadata=replace(query.metadata, pages=pages))
+    # With more partitions than tasks, all of them are to have pages.
+    by_task = query.metadata.pages_by_task and partitions <= max(query.metadata.tasks)
+    copy = replace(query, folder=target, metadata=replace(query.metadata, pages=pages, pages_by_task=by_task))
     with TemporaryDirectory(prefix="kestrel-rescale-") as name:
         local = Path(name) / target.name if isinstance(target, StorePath) else target
         written = _write(query, copy, local, partitions)
@@ -157,7 +159,9 @@ def _set_partitions(target: Path, query: StoredQuery, copy: StoredQuery, partiti
 
 
 def _write_level(query: StoredQuery, level: int, folder: Path, partitions: int, after: CheckpointMetadata) -> int:
-    moved = list(query.pages(level) if after.pages == query.metadata.pages else _repaged(query, level, after))
+    before = query.metadata
+    is_same = (after.pages, after.pages_by_task) == (before.pages, before.pages_by_task)
+    moved = list(query.pages(level) if is_same else _repaged(query, level, after))
     write_partitions(folder, query.batches, moved, partitions)
     return len(moved)
 
