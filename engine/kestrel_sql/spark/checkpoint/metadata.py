@@ -166,8 +166,10 @@ def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replace
         )
     if written.pages != own.pages:
         yield f"its tasks have {written.pages} pages, and those of the query {own.pages}"
-    if (written.has_task_pages, written.pages_by_task) != (own.has_task_pages, own.pages_by_task):
-        yield "it has the state of a task in other pages than the query"
+    if written.has_task_pages != own.has_task_pages:
+        yield "it has the state that spans the keys of a task in another page than the query"
+    if written.pages_by_task != own.pages_by_task:
+        yield "it has the state of the keys of a task in other pages than the query"
     if list(written.tasks) != list(own.tasks):
         yield (
             f"it belongs to topics with {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"
