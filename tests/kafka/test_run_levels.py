@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.level_batches import LevelBatches
-from kestrel_sql.kafka.run import prepare_query
+from kestrel_sql.kafka.run import prepare_query, running_query
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.run import RunSettings
-from kestrel_sql.kafka.sink.sink import Written
+from kestrel_sql.kafka.sink.sink import Written, fence
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
@@ -56,7 +57,10 @@ QUERIES = {
         "CREATE TABLE F WITH (KAFKA_TOPIC='{0}') AS"
         " SELECT T.K AS K, V, U.K AS O, W FROM T JOIN U ON CONCAT('k', CAST(V AS STRING)) = U.K;"
     ),
-    "previous": "CREATE TABLE P WITH (KAFKA_TOPIC='{0}') AS SELECT K, V + 1 AS V FROM T;",
+    "joined-count": (
+        "CREATE TABLE P WITH (KAFKA_TOPIC='{0}') AS"
+        " SELECT A.K AS K, COUNT(*) AS N FROM A JOIN U ON A.K = U.K GROUP BY A.K;"
+    ),
 }
 FEW = ("count", "window", "stream-stream")
 
@@ -195,8 +199,18 @@ def test_a_batch_that_the_sink_has_begun_is_finished_by_it(scene: Any, monkeypat
         commits = Path(str(folder.folder_of(stored))) / "commits"
         for name in (f"{numbered(commits)[-1]}", f".{numbered(commits)[-1]}.crc"):
             (commits / name).unlink()
+    failed: list[bool] = []
+
+    def away_once(*given: Any) -> bool:
+        if not failed:
+            failed.append(True)
+            raise QueryError("the broker does not answer")
+        return fence(*given)
+
+    monkeypatch.setattr(running_query, "fence", away_once)
     done = made.run("shuffled")
     assert done.well, done.said
+    assert failed
     assert made.outputs("shuffled") == expected
     # The count has its pages where they were.
     assert made.level_writes("shuffled") == {*FEW} - {"count"}

@@ -72,7 +72,7 @@ class Preparation:
             start=self._start(query.config, positions),
             pages=pipeline.new_pages(_counts(topics)),
             has_task_pages=True,
-            pages_by_task=self.slots is not None and max(pipeline.tasks(_counts(topics))) >= max(self.slots, 2),
+            pages_by_task=self._has_enough_tasks(pipeline, topics),
         )
         return self._prepared(named, stored, pipeline, is_new=True)
 
@@ -117,6 +117,10 @@ class Preparation:
             )
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=is_new)
 
+    def _has_enough_tasks(self, pipeline: Pipeline, topics: Mapping[str, Topic]) -> bool:
+        """Whether a query keeps state, and all cores are busy although each task is the work of one of them."""
+        return pipeline.depth > 1 and max(pipeline.tasks(_counts(topics))) >= max(self.slots or _MANY, 2)
+
     def _built(self, plan: QueryPlan, config: Config) -> tuple[dict[str, Topic], Pipeline]:
         functions: Registry = self.session.functions
         pipeline = build_pipeline([QueryRun(plan=plan, settings=config, serde=self.session.serde())], functions)
@@ -145,6 +149,8 @@ class Preparation:
         latest = self.offsets.ends(positions)
         return {p: earliest[p] if p[0] in self.fresh_topics else latest[p] for p in positions}
 
+
+_MANY = 1 << 30
 
 _NEW_NAME = "choose another name for its stream or table, or a new checkpoint"
 

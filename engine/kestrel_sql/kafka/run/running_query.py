@@ -118,6 +118,9 @@ class RunningQuery:
         self.progress.error = ""
         try:
             self.execution = self._begun(until_caught_up=until_caught_up)
+        except QueryError as error:
+            self.failure = error
+            self.progress.error = error.message
         except (Py4JJavaError, PySparkException) as error:
             # A process that plans the source for Spark may die like any other.
             self.failure = self._error(str(error))

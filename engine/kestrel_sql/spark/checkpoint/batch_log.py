@@ -76,12 +76,13 @@ def offsets_of(folder: CheckpointPath, number: int) -> dict[tuple[str, int], int
 
 
 def partitions_of_state(folder: CheckpointPath) -> int | None:
-    """The number of partitions of Spark's state, None before the first batch, which fixes it."""
+    """The number of partitions of Spark's state, which the first batch fixes; None if it is not there."""
     begun = numbered(folder / "offsets")
     if not begun:
         return None
     lines = (folder / "offsets" / str(begun[-1])).read_text(encoding="utf-8").split("\n")
-    return int(json.loads(lines[1])["conf"]["spark.sql.shuffle.partitions"])
+    found = json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")
+    return None if found is None else int(found)
 
 
 def _flaws(file: CheckpointPath, flaw: Callable[[str], str | None]) -> Iterator[str]:
