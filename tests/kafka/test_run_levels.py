@@ -155,8 +155,19 @@ def test_a_level_writes_what_the_sink_would_in_the_same_order(
     assert made.level_writes(way) == alone & set(kinds)
 
 
-@EVERY
-@pytest.mark.parametrize("first", range(len(STEPS)))
+@pytest.mark.parametrize(
+    ("partitions", "kinds", "first"),
+    [
+        # With three queries, all steps.
+        *((2, FEW, first) for first in (0, len(FEW))),
+        *(
+            pytest.param(partitions, tuple(QUERIES), first, marks=pytest.mark.nightly)
+            for partitions in (1, 2)
+            for first in range(len(STEPS))
+        ),
+    ],
+    ids=lambda given: str(len(given)) if isinstance(given, tuple) else str(given),
+)
 def test_a_batch_that_ends_anywhere_loses_nothing_and_repeats_nothing(
     scene: Any, partitions: int, kinds: Sequence[str], first: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
