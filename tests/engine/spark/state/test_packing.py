@@ -169,7 +169,7 @@ def test_all_pages_of_a_task_have_one_partition_if_they_are_placed(partitions: i
     rows = [{**keyed(ordinal, "x", task=ordinal % 5), "page": ordinal // 5} for ordinal in range(40)]
     found = [(task, page) for task, page, _ in packed(level(), rows, 5, has_task_pages=True, placed=8)]
     assert len({*found}) == 40
-    assert {(task, hash_ints(task, page) % partitions) for task, page in found} == {
+    assert {(task, hash_row((task, page), PAGE_KEY) % partitions) for task, page in found} == {
         (task, task % partitions) for task in range(5)
     }
     assert {(task, task_page(task)) for task in range(5)} <= {*found}
