@@ -55,6 +55,8 @@ _LONGEST_S = float(os.environ.get("LONGEST_S", "300"))
 _COMMITTED_S = 60.0
 _PAUSE_S = 0.06
 """Outputs of a batch are written without a longer pause."""
+_LEAST_S = 0.01
+"""Outputs that were all there at the first look took no longer than the time between two looks."""
 _QUIX = "quixstreams==3.23.1"
 _PEERS = Path(__file__).parent / "peers"
 _BUILT = ROOT / "build"
@@ -90,7 +92,7 @@ class Seen:
 
     def rate(self, before: Seen) -> float:
         """Outputs a second since then."""
-        return (self.records - before.records) / (self.moment - before.moment)
+        return (self.records - before.records) / max(self.moment - before.moment, _LEAST_S)
 
     def work(self, before: Seen) -> float:
         """Processor seconds for 100,000 outputs since then."""

@@ -190,12 +190,13 @@ class Scenario:
         """Return the number of queries with a batch that is committed on the broker but not in the checkpoint."""
         done = self._batches(run_name, "commits")
         manifest = CheckpointFolder(self.checkpoint(run_name)).load()
-        return sum(
-            self._written(f"{manifest.application}-{stored.id}", f"{self.name}_{sink}{run_name}")
-            > done.get(sink, _NONE)
-            for stored in manifest.queries.values()
-            for sink in (_sink_of(stored.id),)
-        )
+        ahead = 0
+        for stored in manifest.queries.values():
+            sink, group = _sink_of(stored.id), f"{manifest.application}-{stored.id}"
+            by_slot = [self._written(f"{group}-slots", topic) for topic in stored.sources]
+            written = max(self._written(group, f"{self.name}_{sink}{run_name}"), *by_slot)
+            ahead += written > done.get(sink, _NONE)
+        return ahead
 
     def _written(self, group: str, topic: str) -> int:
         """The last batch with a committed record."""

@@ -38,13 +38,21 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_older_code_refuses_the_manifest_of_a_query_whose_checkpoint_it_does_not_find(tmp_path: Path) -> None:
-    """It would look for the state in `queries/`, find none, and begin from the start."""
+    """It would find no state and begin from the start, or write what a level has written already."""
     folder = CheckpointFolder(tmp_path)
     rescaled, shared = replace(QUERY, rescaled=3), replace(QUERY, shared="SHARED_1_1_in")
-    for query, format_, more in ((QUERY, 1, set()), (rescaled, 2, {"rescaled"}), (shared, 3, {"shared"})):
+    writing, placed = replace(QUERY, level_writes=True), replace(QUERY, pages_by_task=True)
+    for query, format_, more in (
+        (QUERY, 1, set()),
+        (rescaled, 2, {"rescaled"}),
+        (shared, 3, {"shared"}),
+        (writing, 5, {"level_writes"}),
+        (placed, 5, {"pages_by_task"}),
+    ):
         folder.save(Manifest().with_query(query))
         document = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-        assert (document["format"], {"rescaled", "shared"} & {*document["queries"][0]}) == (format_, more)
+        members = {"rescaled", "shared", "level_writes", "pages_by_task"} & {*document["queries"][0]}
+        assert (document["format"], members) == (format_, more)
         assert folder.load().queries == {query.name: query}
     assert folder.folder_of(rescaled) == tmp_path / "rescaled" / "3" / QUERY.id
     assert folder.folder_of(shared) == tmp_path / "queries" / "SHARED_1_1_in"

@@ -103,8 +103,7 @@ class DirectBatches:
 
     def close(self) -> None:
         """Close the clients that the driver keeps for the query, which must have ended."""
-        for group in (self.query, self.group):
-            forget(self.config, group)
+        forget(self.config, self.group)
 
     def is_begun_by_sink(self, batch: int, slots: int, sinks: Iterable[str]) -> bool:
         """Whether the sink of an earlier release has written a part of a batch, which it then has to finish.

@@ -22,13 +22,13 @@ from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
 from kestrel_sql.spark.checkpoint.lease import Lease
-from kestrel_sql.spark.checkpoint.metadata import read_metadata
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, write_whole
 from kestrel_sql.systems import lock
 from kestrel_sql.topics.paths import path_part
 
-_FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT = 1, 2, 3, 4
-"""The format of the file, those with queries whose checkpoints older code does not find, and one with queries whose
+_FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT, _WITH_LEVELS = 1, 2, 3, 4, 5
+"""The format of the file, those with queries whose checkpoints older code does not find, and those with queries whose
 last batch older code would write a second time.
 """
 
@@ -48,9 +48,11 @@ class StoredQuery:
         start: the offsets of its first start.
         pages: the number of pages of each task.
         has_task_pages: as in `kestrel_sql.spark.checkpoint.metadata`; `has_homes` in the file.
+        pages_by_task: as in `kestrel_sql.spark.checkpoint.metadata`.
         rescaled: the number of the rescaling that wrote its checkpoint, 0 if there was none.
         shared: the name of the checkpoint that it shares (`kestrel_sql.kafka.run.shared_source`), empty if it
             has one of its own.
+        level_writes: whether the tasks of its last level write (`kestrel_sql.kafka.level_batches`).
     """
 
     name: str
@@ -65,11 +67,17 @@ class StoredQuery:
     has_task_pages: bool = False
     rescaled: int = 0
     shared: str = ""
+    level_writes: bool = False
+    pages_by_task: bool = False
 
     @property
     def partitions(self) -> dict[str, int]:
         """The number of partitions of each topic that it reads."""
         return {name: topic.partitions for name, topic in self.sources.items()}
+
+    def with_pages(self, metadata: CheckpointMetadata) -> StoredQuery:
+        """Return the query with the pages of another checkpoint."""
+        return replace(self, pages=metadata.pages, pages_by_task=metadata.pages_by_task)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +175,7 @@ class CheckpointFolder:
             raise EngineError(
                 f"{path} cannot be read: {error}", hint="restore it, or start with a new checkpoint"
             ) from error
-        if not isinstance(document, dict) or document.get("format") not in range(_FORMAT, _WITH_DIRECT + 1):
+        if not isinstance(document, dict) or document.get("format") not in range(_FORMAT, _WITH_LEVELS + 1):
             raise EngineError(f"another release wrote {path}", hint="use that release, or start with a new checkpoint")
         try:
             return _read(document)
@@ -217,8 +225,8 @@ class CheckpointFolder:
                 counts = _counting(copies, query.rescaled)
                 if counts != query.rescaled:
                     metadata = read_metadata(copies[counts])
-                    pages = query.pages if metadata is None else metadata.pages
-                    manifest = manifest.with_query(replace(query, rescaled=counts, pages=pages))
+                    paged = query if metadata is None else query.with_pages(metadata)
+                    manifest = manifest.with_query(replace(paged, rescaled=counts))
                     self.save(manifest)
                 for number in copies.keys() - {counts}:
                     remove_folder(copies[number])
@@ -276,11 +284,14 @@ def _reached(folder: CheckpointPath) -> tuple[int, int]:
     return begun, done
 
 
-_CHANGED = ("sources", "start", "has_task_pages", "rescaled", "shared")
+_NEWER = ("rescaled", "shared", "level_writes", "pages_by_task")
+_CHANGED = ("sources", "start", "has_task_pages", *_NEWER)
 """The members of a query that the file has otherwise, or only if they matter."""
 
 
 def _format_of(query: StoredQuery) -> int:
+    if query.level_writes or query.pages_by_task:
+        return _WITH_LEVELS
     if query.reading == Reading.DIRECT:
         return _WITH_DIRECT
     return _WITH_SHARED if query.shared else _WITH_RESCALED if query.rescaled else _FORMAT
@@ -289,7 +300,7 @@ def _format_of(query: StoredQuery) -> int:
 def _written(query: StoredQuery) -> dict[str, Any]:
     return {
         **{name: value for name, value in asdict(query).items() if name not in _CHANGED},
-        **{name: value for name in ("rescaled", "shared") if (value := getattr(query, name))},
+        **{name: value for name in _NEWER if (value := getattr(query, name))},
         "has_homes": query.has_task_pages,
         "sources": [asdict(topic) for topic in query.sources.values()],
         "start": to_members(query.start),
@@ -313,7 +324,7 @@ _QUERY = {
     **dict.fromkeys(("name", "id", "statement", "reading", "shared"), str),
     **dict.fromkeys(("pages", "rescaled"), int),
     **dict.fromkeys(("plan", "settings"), dict),
-    "has_homes": bool,
+    **dict.fromkeys(("has_homes", "level_writes", "pages_by_task"), bool),
 }
 _TOPIC = {"name": str, "id": str, "partitions": int}
 

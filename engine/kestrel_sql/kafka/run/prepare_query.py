@@ -14,10 +14,11 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.level_batches import writes_alone
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.reading import Reading, reading_of
+from kestrel_sql.kafka.source.reading import INGESTED, Reading, reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
@@ -46,6 +47,8 @@ class Preparation:
     """Whether new queries read their topics from the earliest offset."""
     fresh_topics: Collection[str]
     """Topics that only new queries of this start write; a new query reads them from the earliest offset."""
+    slots: int | None = None
+    """The number of Spark's partitions of state, if it is known: as many tasks keep all cores busy."""
 
     def new(self, named: NamedQuery) -> Prepared:
         """Prepare a query that is not in the checkpoint.
@@ -69,8 +72,9 @@ class Preparation:
             start=self._start(query.config, positions),
             pages=pipeline.new_pages(_counts(topics)),
             has_task_pages=True,
+            pages_by_task=self._has_enough_tasks(pipeline, topics),
         )
-        return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=True)
+        return self._prepared(named, stored, pipeline, is_new=True)
 
     def known(self, named: NamedQuery, stored: StoredQuery) -> Prepared:
         """Prepare a query to resume from its checkpoint.
@@ -100,7 +104,22 @@ class Preparation:
             plan=document_of(named.query, plan),
             settings=relevant(named.query.config, plan),
         )
-        return Prepared(named=named, stored=renewed, pipeline=pipeline, is_new=False)
+        return self._prepared(named, renewed, pipeline, is_new=False)
+
+    def _prepared(self, named: NamedQuery, stored: StoredQuery, pipeline: Pipeline, *, is_new: bool) -> Prepared:
+        """A query. Its last level writes if it can, for ever: a batch is finished in the way in which it was begun."""
+        if not stored.level_writes and stored.has_task_pages and not _has_own_keys(named.query.plan):
+            sinks = self.offsets.topics({sink.topic for sink in pipeline.sinks})
+            tasks = max(pipeline.tasks(stored.partitions))
+            stored = replace(
+                stored,
+                level_writes=writes_alone(pipeline.graph, tasks, _counts(sinks), pages_by_task=stored.pages_by_task),
+            )
+        return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=is_new)
+
+    def _has_enough_tasks(self, pipeline: Pipeline, topics: Mapping[str, Topic]) -> bool:
+        """Whether a query keeps state, and all cores are busy although each task is the work of one of them."""
+        return pipeline.depth > 1 and max(pipeline.tasks(_counts(topics))) >= max(self.slots or _MANY, 2)
 
     def _built(self, plan: QueryPlan, config: Config) -> tuple[dict[str, Topic], Pipeline]:
         functions: Registry = self.session.functions
@@ -131,6 +150,8 @@ class Preparation:
         return {p: earliest[p] if p[0] in self.fresh_topics else latest[p] for p in positions}
 
 
+_MANY = 1 << 30
+
 _NEW_NAME = "choose another name for its stream or table, or a new checkpoint"
 
 
@@ -145,6 +166,10 @@ def _in_order(pipeline: Pipeline) -> list[str]:
 
 def _counts(topics: Mapping[str, Topic]) -> dict[str, int]:
     return {name: topic.partitions for name, topic in topics.items()}
+
+
+def _has_own_keys(plan: QueryPlan) -> bool:
+    return any(isinstance(step, INGESTED) for step in plan.physical_plan.steps())
 
 
 def _names(topics: Mapping[str, Topic]) -> list[str]:

@@ -13,6 +13,7 @@ from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.run.layout import MANIFEST, RESCALED
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.stored_queries import stored_queries
+from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, remove_folder
 from kestrel_sql.spark.state_tools.rescale import Rescaled, rescale
 
@@ -51,6 +52,9 @@ def rescale_checkpoint(
     checkpoint = CheckpointFolder(folder)
     with checkpoint.locked(say) as check:
         manifest = checkpoint.load()
+        for stored in manifest.queries.values():
+            if stored.level_writes and wanted in (None, stored.id):
+                _check_finished(stored.id, checkpoint.folder_of(stored))
         number = 1 + max((stored.rescaled for stored in manifest.queries.values()), default=0)
         try:
             found = _copied(folder, functions, folder / RESCALED / str(number), partitions, pages, wanted)
@@ -62,10 +66,10 @@ def rescale_checkpoint(
                 f"{error.filename or folder} cannot be written: {error.strerror or error}",
                 hint="the states are as they were; make room and try again",
             ) from error
-        pages_of = {rescaled.query.id: rescaled.query.metadata.pages for rescaled in found}
+        after = {rescaled.query.id: rescaled.query.metadata for rescaled in found}
         for stored in [*manifest.queries.values()]:
-            if stored.id in pages_of:
-                manifest = manifest.with_query(replace(stored, pages=pages_of[stored.id], rescaled=number))
+            if stored.id in after:
+                manifest = manifest.with_query(replace(stored.with_pages(after[stored.id]), rescaled=number))
         try:
             # This one write decides which states count.
             checkpoint.save(manifest)
@@ -77,6 +81,15 @@ def rescale_checkpoint(
             ) from error
         checkpoint.settle()
     return found
+
+
+def _check_finished(query: str, folder: CheckpointPath) -> None:
+    """Refuse a query that has begun a batch: some of its slots may be written, and would have other outputs then."""
+    if unfinished_batch(folder) is not None:
+        raise CheckpointError(
+            f"the query {query} has begun a batch that is not finished, and cannot be rescaled before it is",
+            hint="start it once more, and stop it with Ctrl-C",
+        )
 
 
 def _copied(

@@ -6,6 +6,8 @@ Runs every persistent query from its checkpoint until it is stopped or has caugh
 from __future__ import annotations
 
 import gc
+import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -77,6 +79,16 @@ class RunSettings:
     patience: float = 60.0
     grace: float | None = None
     max_bad: BadLimit | None = None
+
+    @property
+    def slots(self) -> int | None:
+        """The number of Spark's partitions of state in new checkpoints; None if only a cluster knows it."""
+        given = self.spark.get("spark.sql.shuffle.partitions", "")
+        cores = re.fullmatch(r"local(\[(?P<number>\d+|\*).*)?", self.master)
+        if given.isdecimal() or cores is None:
+            return int(given) if given.isdecimal() else None
+        number = cores["number"] or "1"
+        return os.cpu_count() if number == "*" else int(number)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,6 +191,7 @@ class ProductionRun:
             folder.folder_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
             tasks=query.pipeline.tasks(stored.partitions),
             replaced=query.named.replaces,
         )
@@ -191,6 +204,7 @@ class ProductionRun:
             offsets=offsets,
             from_start=self.settings.until_caught_up,
             fresh_topics=self._fresh_topics(manifest, queries),
+            slots=self.settings.slots,
         )
         prepared = []
         for named in queries:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,11 +22,12 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.direct import DirectBatches, Work
+from kestrel_sql.kafka.level_batches import END, LevelBatches, has_slot_per_task
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.shared_source import SharedPipeline
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
-from kestrel_sql.kafka.sink.sink import Delivery, Written, forget, likely_layout, write_batch
+from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.reading import Reading
@@ -33,8 +35,8 @@ from kestrel_sql.kafka.source.source import completed, open_source, spark_source
 from kestrel_sql.kafka.source.whole_batches import WrittenBatches, watch
 from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.queries.log_context import about
-from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
-from kestrel_sql.spark.io.arrow_passes import Passes, chained
+from kestrel_sql.spark.checkpoint.batch_log import partitions_of_state, unfinished_batch
+from kestrel_sql.spark.io.arrow_passes import Pass, Passes, chained
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
@@ -94,6 +96,7 @@ class RunningQuery:
     _before: str = ""
     _layout: Layout | None = None
     _direct: DirectBatches | None = None
+    _level: LevelBatches | None = None
     _counted: int = -1
     _spanned: int = 0
     _callback: BatchCallback | None = None
@@ -115,6 +118,9 @@ class RunningQuery:
         self.progress.error = ""
         try:
             self.execution = self._begun(until_caught_up=until_caught_up)
+        except QueryError as error:
+            self.failure = error
+            self.progress.error = error.message
         except (Py4JJavaError, PySparkException) as error:
             # A process that plans the source for Spark may die like any other.
             self.failure = self._error(str(error))
@@ -144,7 +150,9 @@ class RunningQuery:
             )
             frame = spark_source(around.spark, spec)
         else:
-            frame = self._distributed(open_source(around.spark, spec, reading))
+            records = open_source(around.spark, spec, reading)
+            self._level = self._level_batches()
+            frame = self._distributed(records) if self._level is None else self._level.frame(self._made(records, END))
         self._callback = BatchCallback(self._write)
         writer = frame.writeStream.foreachBatch(self._callback).queryName(stored.id).outputMode("update")
         writer = writer.option("checkpointLocation", uri_of(self.folder))
@@ -152,9 +160,35 @@ class RunningQuery:
 
     def _distributed(self, records: Passes) -> DataFrame:
         """What the pipeline makes of records, distributed to the writers of the sink."""
-        stored = self.stored
         self._layout = likely_layout(self.around.config, self._name, _slots(self.around.spark))
-        end = (distribute_batches(self._layout, self._sinks), DISTRIBUTED)
+        return self._made(records, (distribute_batches(self._layout, self._sinks), DISTRIBUTED))
+
+    def _level_batches(self) -> LevelBatches | None:
+        """What lets the last level write, if it is to; None if the sink has begun the last batch, to finish it."""
+        around, stored = self.around, self.stored
+        if not stored.level_writes or isinstance(self.pipeline, SharedPipeline):
+            return None
+        slots = partitions_of_state(self.folder) or _slots(around.spark)
+        place = max(stored.partitions.items(), key=itemgetter(1))
+        if not has_slot_per_task(self.pipeline.graph, place[1], slots, pages_by_task=stored.pages_by_task):
+            return None
+        begun = unfinished_batch(self.folder)
+        if begun is not None and around.delivery is Delivery.EXACTLY_ONCE:
+            if fence(around.config, self._name, begun, slots, self._sinks):
+                return None
+        return LevelBatches(
+            query=self._name,
+            config=around.config,
+            delivery=around.delivery,
+            run=around.run,
+            place=place,
+            sinks=self._sinks,
+            holds=around.bad.limit is not None,
+        )
+
+    def _made(self, records: Passes, end: tuple[Pass, str]) -> DataFrame:
+        """What the pipeline makes of records."""
+        stored = self.stored
         self._counts = self._counts or RowCounts.of(self.around.spark, self.resumed)
         return self.pipeline.frame(
             records,
@@ -162,6 +196,7 @@ class RunningQuery:
             stored.partitions,
             end=end,
             has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
             counts=self._counts,
         )
 
@@ -237,10 +272,10 @@ class RunningQuery:
     def close(self) -> None:
         """Close the clients and connections of the query, which must have ended."""
         self._release()
-        if self._direct is None:
-            forget(self.around.config, self._name)
-        else:
-            self._direct.close()
+        forget(self.around.config, self._name)
+        for batches in (self._direct, self._level):
+            if batches is not None:
+                batches.close()
 
     def _release(self) -> None:
         if self._callback is not None:
@@ -304,6 +339,8 @@ class RunningQuery:
                 self.progress.read(number, read)
                 return written
             batch = self._distributed(completed(batch, self.stored.sources))
+        if self._level is not None:
+            return self._level.write(batch, number, slots, check)
         return write_batch(
             batch,
             number,

@@ -56,6 +56,7 @@ class SharedPipeline:
         *,
         end: tuple[Pass, str],
         has_task_pages: bool,
+        pages_by_task: bool,
         counts: RowCounts,
     ) -> DataFrame:
         """Pass each batch of records through all pipelines; the arguments are those of `Pipeline.frame`."""

@@ -59,7 +59,11 @@ def write_taken(
     first = FirstState(
         pipeline=pipeline,
         metadata=CheckpointMetadata.of(
-            pipeline, stored.pages, pipeline.tasks(stored.partitions), has_task_pages=stored.has_task_pages
+            pipeline,
+            stored.pages,
+            pipeline.tasks(stored.partitions),
+            has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
         ),
         states={at: load_state(blob) for at, blob in taken.states.items()},
         offsets=to_json(stored.start),

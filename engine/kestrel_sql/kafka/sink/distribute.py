@@ -23,10 +23,14 @@ from kestrel_sql.spark.io.blobs import BLOB, as_one, in_chunks, read_rows, write
 from kestrel_sql.spark.io.columns import before, least, ordinal_order, rows_at, small
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
-DISTRIBUTED = f"slot INT, first ARRAY<BIGINT>, {BLOB}"
-"""Records of one writer (`slot`) as a blob, and the least of their ordinals."""
+OUTPUTS = f"first ARRAY<BIGINT>, {BLOB}"
+"""Rows of `WIRE_OUTPUT` as a blob, and the least of their ordinals."""
 
-_DISTRIBUTED = pa.schema([("slot", pa.int32()), ("first", pa.list_(pa.int64())), ("rows", pa.binary())])
+DISTRIBUTED = f"slot INT, {OUTPUTS}"
+"""The same of one writer (`slot`), with their partitions."""
+
+_OUTPUTS = pa.schema([("first", pa.list_(pa.int64())), ("rows", pa.binary())])
+_DISTRIBUTED = pa.schema([("slot", pa.int32()), *_OUTPUTS])
 _PARTITIONED = ARROW_OUTPUT.append(pa.field("partition", pa.int32()))
 
 _PIECE_ROWS, _PIECE_BYTES = 1 << 16, 8 << 20
@@ -49,6 +53,19 @@ def distribute_batches(layout: Layout, tails: Mapping[str, int]) -> Pass:
     return distribute
 
 
+def pack_outputs(batches: Batches) -> Batches:
+    """Make rows of `OUTPUTS` of rows of `WIRE_OUTPUT`."""
+    for batch in in_pieces(batches):
+        rows = pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
+        made = {"first": least(rows.column("ordinal")), "rows": write_rows(rows)}
+        yield pa.RecordBatch.from_pylist([made], schema=_OUTPUTS)
+
+
+def merged_outputs(batches: Batches) -> Batches:
+    """Return the rows of `WIRE_OUTPUT` in rows of `OUTPUTS`, sorted by ordinal."""
+    return _merged(sorted(_blobs_in(batches)), ARROW_OUTPUT)
+
+
 def in_pieces(batches: Batches) -> Batches:
     """Concatenate the batches of a task, as far as it writes them at once."""
     return in_chunks(batches, _PIECE_ROWS, _PIECE_BYTES)
@@ -56,9 +73,13 @@ def in_pieces(batches: Batches) -> Batches:
 
 def merged(batches: Batches) -> Batches:
     """Return the records of one writer sorted by ordinal; `batches` are rows of `DISTRIBUTED` sorted by `first`."""
+    return _merged(_blobs_in(batches), _PARTITIONED)
+
+
+def _merged(blobs: Iterable[tuple[Sequence[int], bytes]], schema: pa.Schema) -> Batches:
     held: list[pa.RecordBatch] = []
     most_rows, most_bytes = _HELD_ROWS, _HELD_BYTES
-    for first, blob in _blobs(batches):
+    for first, blob in blobs:
         if sum(map(len, held)) >= most_rows or sum(each.nbytes for each in held) >= most_bytes:
             rows = _in_order(held)
             done = before(rows.column("ordinal"), first)
@@ -66,7 +87,7 @@ def merged(batches: Batches) -> Batches:
             held = [rows.slice(done)]
             # With more overlap the held rows would be sorted again for each blob, so the limit grows.
             most_rows, most_bytes = max(_HELD_ROWS, 2 * len(held[0])), max(_HELD_BYTES, 2 * held[0].nbytes)
-        held.append(read_rows(blob, _PARTITIONED))
+        held.append(read_rows(blob, schema))
     if held:
         yield _in_order(held)
 
@@ -74,7 +95,7 @@ def merged(batches: Batches) -> Batches:
 def _opened(batches: Batches) -> Batches:
     for batch in batches:
         if batch.schema.names == _DISTRIBUTED.names:
-            yield from (read_rows(blob, _PARTITIONED).select(ARROW_OUTPUT.names) for _, blob in _blobs([batch]))
+            yield from (read_rows(blob, _PARTITIONED).select(ARROW_OUTPUT.names) for _, blob in _blobs_in([batch]))
         else:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 
@@ -111,7 +132,7 @@ def _slots(topics: pa.Array, partitions: pa.Array, slots: int) -> Numbers:
     return found
 
 
-def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[int], bytes]]:
+def _blobs_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Sequence[int], bytes]]:
     for batch in batches:
         yield from zip(batch.column("first").to_pylist(), batch.column("rows").to_pylist(), strict=True)
 

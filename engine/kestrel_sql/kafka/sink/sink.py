@@ -196,6 +196,16 @@ def _answering(config: KafkaConfig, query: str) -> Iterator[None]:
         ) from error
 
 
+def refuse_newer(config: KafkaConfig, query: str, partitions: Mapping[str, int], batch: int, run: int) -> None:
+    """Refuse a batch that is not the latest of a query, whose marks stand at these partitions of topics.
+
+    Raises:
+        QueryError: another run of the query has written this batch or a later one, or the broker does not answer.
+    """
+    with _answering(config, query):
+        _check_latest(query, _marks(_group(config, query), partitions), batch, run)
+
+
 def likely_layout(config: KafkaConfig, query: str, slots: int) -> Layout:
     """Return the probable layout of the next batch of a query; without topics if the broker does not answer."""
     try:
@@ -227,6 +237,14 @@ def _layout(
     partitions = _partitions(group, TIMEOUT)
     written = {topic: count for topic, count in partitions.items() if sinks is None or topic in sinks}
     marks = _marks(group, written) if transactional else []
+    _check_latest(query, marks, batch, run)
+    for mark in (mark for mark in marks if mark.number == batch):
+        slots = mark.slots or slots
+        partitions.update(mark.partitions)
+    return Layout(slots, partitions)
+
+
+def _check_latest(query: str, marks: Iterable[Mark], batch: int, run: int) -> None:
     newer = next((mark for mark in marks if mark.number > batch or mark.run > run), None)
     if newer is not None:
         raise QueryError(
@@ -234,10 +252,6 @@ def _layout(
             f" {run}",
             hint="check whether the query runs elsewhere, or whether the checkpoint was restored from an older copy",
         )
-    for mark in (mark for mark in marks if mark.number == batch):
-        slots = mark.slots or slots
-        partitions.update(mark.partitions)
-    return Layout(slots, partitions)
 
 
 def _partitions(group: _Group, timeout: float) -> dict[str, int]:

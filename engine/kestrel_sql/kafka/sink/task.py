@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.sink.transaction import Layout, Marks, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED
 
@@ -69,13 +70,14 @@ class Share:
     """The records of a batch that one task writes.
 
     Its transaction commits the offsets up to which the task `reads`, if it reads the records of sources itself. Else it
-    commits the number of the batch, as the offset of the topic-partition of the first record: no other task writes to
-    this one, and it is the same when the batch is replayed.
+    commits the number of the batch, as the offset of a topic-partition that no other task has, and that is the same
+    when the batch is replayed: `place`, or by default that of the first record, to which no other task writes.
     """
 
     job: Job
     slot: int
     reads: Marks = field(default_factory=dict)
+    place: Position | None = None
     _marks: Marks = field(default_factory=dict)
     _writer: Writer | None = None
     _is_done: bool = False
@@ -124,7 +126,8 @@ class Share:
         topics = {name: counts[name] for name in names if name in counts}
         if names[0] not in topics:
             raise WriteError(f"topic {names[0]} does not exist")
-        self._marks = self.reads or {(names[0], batch.column("partition")[0].as_py()): self.job.batch}
+        place = self.place or (names[0], batch.column("partition")[0].as_py())
+        self._marks = self.reads or {place: self.job.batch}
         _close_fenced(self.job)
         last = _writers.take(self.job.config, (self.job.query, self.slot))
         if last is not None and last.serves(frozenset(topics)) and self._reuses(last, topics):

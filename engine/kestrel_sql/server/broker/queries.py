@@ -279,7 +279,12 @@ class BrokerQueries:
 
     def _preparation(self, session: Session) -> Preparation:
         return Preparation(
-            session=session, folder=self.folder, offsets=self.offsets, from_start=False, fresh_topics=frozenset()
+            session=session,
+            folder=self.folder,
+            offsets=self.offsets,
+            from_start=False,
+            fresh_topics=frozenset(),
+            slots=self.settings.slots,
         )
 
     def _open(self, query: PersistentQuery, *, replaces: bool = False) -> Supervised:
@@ -358,6 +363,7 @@ class BrokerQueries:
             self.folder.folder_of(stored),
             pages=stored.pages,
             has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
             tasks=prepared.pipeline.tasks(stored.partitions),
             replaced=replaces,
         )

@@ -75,6 +75,16 @@ def offsets_of(folder: CheckpointPath, number: int) -> dict[tuple[str, int], int
     }
 
 
+def partitions_of_state(folder: CheckpointPath) -> int | None:
+    """The number of partitions of Spark's state, which the first batch fixes; None if it is not there."""
+    begun = numbered(folder / "offsets")
+    if not begun:
+        return None
+    lines = (folder / "offsets" / str(begun[-1])).read_text(encoding="utf-8").split("\n")
+    found = json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")
+    return None if found is None else int(found)
+
+
 def _flaws(file: CheckpointPath, flaw: Callable[[str], str | None]) -> Iterator[str]:
     name = f"{file.parent.name}/{file.name}" if file.name.isdigit() else file.name
     try:

@@ -33,6 +33,7 @@ def check_start(
     pages: int = 1,
     tasks: Sequence[int] | None = None,
     has_task_pages: bool = False,
+    pages_by_task: bool = False,
     replaced: bool = False,
 ) -> Mapping[PageId, int]:
     """Check that a checkpoint is new or was written by the same pipeline, and write its metadata.
@@ -46,6 +47,7 @@ def check_start(
         pages: as in `Pipeline.frame`.
         tasks: as in `Pipeline.frame`.
         has_task_pages: as in `Pipeline.frame`.
+        pages_by_task: as in `Pipeline.frame`.
         replaced: whether the plan may differ from the one that wrote the checkpoint, as CREATE OR REPLACE allows; the
             operators
             may not.
@@ -58,7 +60,11 @@ def check_start(
     """
     rows: dict[PageId, int] = {}
     own = CheckpointMetadata.of(
-        pipeline, pages, pipeline.tasks({}) if tasks is None else tasks, has_task_pages=has_task_pages
+        pipeline,
+        pages,
+        pipeline.tasks({}) if tasks is None else tasks,
+        has_task_pages=has_task_pages,
+        pages_by_task=pages_by_task,
     )
     flaw = next(_flaws(open_spark, pipeline, checkpoint, own, rows, replaced=replaced), None)
     if flaw is not None:
@@ -120,6 +126,7 @@ def _state_flaws(
         tasks=max(own.tasks),
         pages=own.pages,
         has_task_pages=own.has_task_pages,
+        pages_by_task=own.pages_by_task,
         groups=pipeline.level(number).groups(),
     )
     try:

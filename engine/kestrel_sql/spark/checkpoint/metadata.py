@@ -17,6 +17,7 @@ from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
+from kestrel_sql.spark.state.packing import task_pages
 from kestrel_sql.spark.state.widening import widenings
 
 LAYOUT = 2
@@ -46,6 +47,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "pages": _is_count,
     "tasks": lambda found: _is_list(found, _is_count),
     "has_homes": lambda found: isinstance(found, bool),
+    "pages_by_task": lambda found: isinstance(found, bool),
 }
 """What the members of the file are."""
 
@@ -66,6 +68,8 @@ class CheckpointMetadata:
         tasks: the number of tasks of each query.
         has_task_pages: whether each task has a page for the state that spans its keys
             (`kestrel_sql.spark.state.packing.task_page`); `has_homes` in the file.
+        pages_by_task: whether all pages of a task are its `kestrel_sql.spark.state.packing.task_pages`; only in the
+            file if so.
     """
 
     release: str
@@ -74,9 +78,17 @@ class CheckpointMetadata:
     pages: int
     tasks: Sequence[int]
     has_task_pages: bool
+    pages_by_task: bool = False
 
     @staticmethod
-    def of(pipeline: Pipeline, pages: int, tasks: Sequence[int], *, has_task_pages: bool = False) -> CheckpointMetadata:
+    def of(
+        pipeline: Pipeline,
+        pages: int,
+        tasks: Sequence[int],
+        *,
+        has_task_pages: bool = False,
+        pages_by_task: bool = False,
+    ) -> CheckpointMetadata:
         """Return the metadata of a checkpoint that a pipeline writes."""
         return CheckpointMetadata(
             release=engine_version(),
@@ -85,7 +97,19 @@ class CheckpointMetadata:
             pages=pages,
             tasks=list(tasks),
             has_task_pages=has_task_pages,
+            pages_by_task=pages_by_task,
         )
+
+    def page(self, task: int, number: int) -> int:
+        """Return the page of a task with a number, which is the hash of a key modulo `pages`."""
+        return task_pages(task, self.pages)[number] if self.pages_by_task else number
+
+    def number(self, task: int, page: int) -> int | None:
+        """Return the number of a page of a task; None if it has none."""
+        if not self.pages_by_task:
+            return page
+        found = task_pages(task, self.pages)
+        return found.index(page) if page in found else None
 
 
 def read_metadata(folder: CheckpointPath) -> CheckpointMetadata | None:
@@ -126,6 +150,8 @@ def write_metadata(folder: CheckpointPath, metadata: CheckpointMetadata) -> None
     """Write the metadata of a checkpoint atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"layout": LAYOUT, **{_NAMES.get(name, name): value for name, value in asdict(metadata).items()}}
+    if not metadata.pages_by_task:
+        del document["pages_by_task"]
     write_whole(folder / _FILE, write_json(document))
 
 
@@ -142,6 +168,8 @@ def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replace
         yield f"its tasks have {written.pages} pages, and those of the query {own.pages}"
     if written.has_task_pages != own.has_task_pages:
         yield "it has the state that spans the keys of a task in another page than the query"
+    if written.pages_by_task != own.pages_by_task:
+        yield "it has the state of the keys of a task in other pages than the query"
     if list(written.tasks) != list(own.tasks):
         yield (
             f"it belongs to topics with {_numbers(written.tasks)} partitions, and the query reads {_numbers(own.tasks)}"

@@ -66,6 +66,7 @@ class Pipeline:
         tasks: Sequence[int] | None = None,
         end: tuple[Pass, str] | None = None,
         has_task_pages: bool = False,
+        pages_by_task: bool = False,
         counts: RowCounts | None = None,
     ) -> DataFrame:
         """Apply the pipeline to records.
@@ -83,6 +84,8 @@ class Pipeline:
             end: a function for `mapInArrow` and the schema of its result, to be run in the pass that encodes.
             has_task_pages: whether the state that spans the keys of a task has a page of its own for each task
                 (`kestrel_sql.spark.state.packing.task_page`). A checkpoint fixes this as well.
+            pages_by_task: whether all pages of a task lie in one of Spark's partitions
+                (`kestrel_sql.spark.state.packing.task_pages`), of several tasks. A checkpoint fixes this as well.
             counts: takes how many rows of state there are.
 
         Returns:
@@ -95,7 +98,8 @@ class Pipeline:
         given = records if isinstance(records, Passes) else Passes(records)
         decoded = given.through(larger).through(decode_batches(sources))
         found = self.tasks(partitions or {}) if tasks is None else tasks
-        rows = self.between(decoded, pages, found, has_task_pages=has_task_pages, counts=counts)
+        placed = pages if pages_by_task else 0
+        rows = self.between(decoded, pages, found, has_task_pages=has_task_pages, placed=placed, counts=counts)
         rows = rows.through(encode_batches(self.graph.sinks))
         if end is None:
             return rows.frame(WIRE_OUTPUT)
@@ -109,13 +113,15 @@ class Pipeline:
         tasks: Sequence[int],
         *,
         has_task_pages: bool = False,
+        placed: int = 0,
         counts: RowCounts | None = None,
     ) -> Passes:
         """Apply the stages and levels to decoded rows; returns the rows of the sinks."""
         for at, stage in enumerate(self.graph.stages):
             if at > 0:
                 counted = None if counts is None else counts.of_level(at)
-                rows = apply_level(rows, self.level(at), tasks, has_task_pages=has_task_pages, counts=counted)
+                level = self.level(at)
+                rows = apply_level(rows, level, tasks, has_task_pages=has_task_pages, placed=placed, counts=counted)
             rows = rows.through(run_stage(stage))
             if at + 1 < self.depth and pages > 1:
                 rows = rows.through(page_batches(self.level(at + 1), pages))

@@ -21,6 +21,7 @@ PRELOADED = (
     "pyspark.sql.streaming.stateful_processor_util",
     "kestrel_sql.spark.pipeline.pipeline",
     "kestrel_sql.kafka.direct",
+    "kestrel_sql.kafka.level_batches",
 )
 
 _TASKS = "pyspark.worker"

@@ -142,11 +142,12 @@ def apply_level(
     partitions: Sequence[int],
     *,
     has_task_pages: bool = False,
+    placed: int = 0,
     counts: LevelCounts | None = None,
 ) -> Passes:
     """Apply a level of operators to rows; `counts` takes how many rows of state they keep.
 
     The other arguments are those of `pack_batches`.
     """
-    packed = rows.through(pack_batches(level, partitions, has_task_pages=has_task_pages)).frame(PACKED)
+    packed = rows.through(pack_batches(level, partitions, has_task_pages=has_task_pages, placed=placed)).frame(PACKED)
     return Passes(_Hosted(packed, level, counts))

@@ -51,13 +51,16 @@ _MAX_PAGES = 1 << 20
 
 _TRIED = 1 << 14
 _DIVISIBLE = 720
-"""A number that most numbers of partitions divide, and small enough for `task_page` to find a page quickly."""
+"""A number that most numbers of partitions divide, and small enough for `task_pages` to find pages quickly."""
+
+MOST_PLACED = 1 << 10
+"""The most pages that are found for each task."""
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def pack_batches(level: Level, partitions: Sequence[int], *, has_task_pages: bool = False) -> Pass:
+def pack_batches(level: Level, partitions: Sequence[int], *, has_task_pages: bool = False, placed: int = 0) -> Pass:
     """Return the function for `mapInArrow` that packs rows into pages.
 
     Args:
@@ -65,11 +68,13 @@ def pack_batches(level: Level, partitions: Sequence[int], *, has_task_pages: boo
         partitions: the number of tasks of each query.
         has_task_pages: whether rows whose operator needs all keys of a task go to its `task_page`, or else to its first
             page.
+        placed: the number of pages of each task, if all are to be its `task_pages`, else 0.
     """
-    task_pages = [task_page(task) if has_task_pages else 0 for task in range(max(partitions, default=1))]
+    found = [task_pages(task, placed) for task in range(max(partitions, default=1))]
+    first = [task_page(task) if has_task_pages else 0 for task in range(max(partitions, default=1))]
 
     def pack(batches: Batches) -> Batches:
-        packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(task_pages, dtype=np.int64))
+        packer = _Packer(level, np.array(partitions, dtype=np.int64), np.array(first, dtype=np.int64), np.array(found))
         for batch in in_chunks(batches):
             columns = zip(zip(*packer.pack(batch), strict=True), _PACKED.types, strict=True)
             yield pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=_PACKED)
@@ -128,21 +133,32 @@ def _paged(level: Level) -> Mapping[str, Sequence[Relation]]:
     }
 
 
-@cache
 def task_page(task: int) -> int:
-    """Return the page of a task for state that spans its keys.
+    """Return the page of a task for state that spans its keys, the first of its `task_pages`."""
+    return task_pages(task, 1)[0]
+
+
+@cache
+def task_pages(task: int, count: int) -> Sequence[int]:
+    """Return the pages of a task, up to `MOST_PLACED`, if all are to lie in one partition.
 
     Spark assigns a page to the partition `hash(task, page) % partitions`. If every task used page 0, two tasks would
-    often get the same one of two partitions, and a core would be idle. With this page the partition is `task %
+    often get the same one of two partitions, and a core would be idle. With these pages the partition is `task %
     partitions`, for every number of partitions that divides `_DIVISIBLE`.
     """
+    chosen: list[int] = []
     for start in range(0, _MAX_PAGES, _TRIED):
+        if len(chosen) >= count:
+            break
         pages = np.arange(start, start + _TRIED, dtype=np.int32)
         hashes = hash_rows([pa.array(np.full_like(pages, task)), pa.array(pages)], [Column("", INTEGER)] * 2)
-        (found,) = np.nonzero(hashes % _DIVISIBLE == task % _DIVISIBLE)
-        if len(found):
-            return int(pages[found[0]])
-    return 0
+        chosen += pages[hashes % _DIVISIBLE == task % _DIVISIBLE].tolist()
+    return tuple(chosen[:count])
+
+
+def separates_tasks(partitions: int) -> bool:
+    """Whether the `task_pages` of a task lie in the partition `task % partitions`."""
+    return _DIVISIBLE % partitions == 0
 
 
 @dataclass(slots=True)
@@ -150,6 +166,8 @@ class _Packer:
     level: Level
     partitions: Numbers
     task_pages: Numbers
+    placed: Numbers
+    """The pages of each task by their numbers, if they are placed."""
     passing: pa.Schema = field(init=False)
     read: pa.Schema = field(init=False)
     crossing: list[int] = field(init=False)
@@ -220,6 +238,8 @@ class _Packer:
         if self.partitions.max(initial=1) <= 1:
             return pages
         tasks = self._tasks(rows, key)
+        if self.placed.size:
+            pages = self.placed[tasks, pages]
         if self.crossing:
             pages = np.where(np.isin(rows.column("rel").to_numpy(), self.crossing), self.task_pages[tasks], pages)
         return pages + _MAX_PAGES * tasks

@@ -12,7 +12,7 @@ import pyarrow as pa
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.spark.state.level import load_page
-from kestrel_sql.spark.state.packing import task_page
+from kestrel_sql.spark.state.packing import task_page, task_pages
 from kestrel_sql.spark.state.row_counts import page_rows
 
 _CHECKED = pa.schema([("task", pa.int32()), ("page", pa.int32()), ("rows", pa.int64()), ("flaw", pa.string())])
@@ -26,6 +26,7 @@ def page_check(
     tasks: int,
     pages: int,
     has_task_pages: bool,
+    pages_by_task: bool = False,
     groups: Mapping[int, tuple[Sequence[int], Sequence[pa.DataType]]],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for `mapInArrow` from rows (task, page, blob) to rows of `CHECKED`.
@@ -33,14 +34,17 @@ def page_check(
     `groups` are as in `Level.groups`.
     """
 
+    def is_page(task: int, page: int) -> bool:
+        if pages_by_task:
+            return page in task_pages(task, pages)
+        return 0 <= page < pages or (has_task_pages and page == task_page(task))
+
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             found = []
             for task, page, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 rows, flaw = _page(blob, fingerprint, groups)
-                if flaw is None and not (
-                    0 <= task < tasks and (0 <= page < pages or (has_task_pages and page == task_page(task)))
-                ):
+                if flaw is None and not (0 <= task < tasks and is_page(task, page)):
                     flaw = f"the query has {tasks} tasks of {pages} pages"
                 found.append((task, page, rows, flaw))
             arrays = [pa.array([each[at] for each in found], field.type) for at, field in enumerate(_CHECKED)]

@@ -129,7 +129,7 @@ def _pages(first: FirstState, level: int) -> list[StoredPage]:
                 continue
             if stateful.operator.scope is Scope.KEY:
                 for page, part in by_page(step, own, metadata.pages).items():
-                    found[task, page][step.relation] = part
+                    found[task, metadata.page(task, page)][step.relation] = part
             else:
                 page = task_page(task) if metadata.has_task_pages and tasks > 1 else 0
                 found[task, page][step.relation] = own

@@ -21,10 +21,11 @@ from kestrel_sql.operators.operator import Scope, State
 from kestrel_sql.operators.row_keys import unpack_key
 from kestrel_sql.operators.state_codec import dump_state
 from kestrel_sql.spark.checkpoint.batch_log import numbered
-from kestrel_sql.spark.checkpoint.metadata import write_metadata
+from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 from kestrel_sql.spark.state.hashing import can_hash, hash_rows
 from kestrel_sql.spark.state.level import PLAN
+from kestrel_sql.spark.state.packing import MOST_PLACED
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
@@ -72,11 +73,13 @@ def rescale(query: StoredQuery, target: CheckpointPath, *, partitions: int, page
         CheckpointError: a number or a step does not allow it, a file is damaged, or the copy does not hold the same.
         OSError: the folder or the store cannot be written.
     """
-    _check_numbers(partitions, pages)
+    _check_numbers(partitions, pages, MOST_PLACED if query.metadata.pages_by_task else MAX_PAGES)
     if pages != query.metadata.pages:
         for step in query.steps:
             _check_pages(query, step)
-    copy = replace(query, folder=target, metadata=replace(query.metadata, pages=pages))
+    # With more partitions than tasks, all of them are to have pages.
+    by_task = query.metadata.pages_by_task and partitions <= max(query.metadata.tasks)
+    copy = replace(query, folder=target, metadata=replace(query.metadata, pages=pages, pages_by_task=by_task))
     with TemporaryDirectory(prefix="kestrel-rescale-") as name:
         local = Path(name) / target.name if isinstance(target, StorePath) else target
         written = _write(query, copy, local, partitions)
@@ -94,13 +97,13 @@ def _write(query: StoredQuery, copy: StoredQuery, target: Path, partitions: int)
     written = 0
     for level in range(1, query.levels + 1):
         folder = target / "state" / str(query.levels - level)
-        written += _write_level(query, level, folder, partitions, copy.metadata.pages)
+        written += _write_level(query, level, folder, partitions, copy.metadata)
     write_metadata(target, copy.metadata)
     return written
 
 
-def _check_numbers(partitions: int, pages: int) -> None:
-    for name, number, limit in (("partitions", partitions, MAX_PARTITIONS), ("pages", pages, MAX_PAGES)):
+def _check_numbers(partitions: int, pages: int, most: int) -> None:
+    for name, number, limit in (("partitions", partitions, MAX_PARTITIONS), ("pages", pages, most)):
         if not 1 <= number <= limit:
             raise CheckpointError(f"the number of {name} is {number}; it must be between 1 and {limit}")
 
@@ -155,8 +158,10 @@ def _set_partitions(target: Path, query: StoredQuery, copy: StoredQuery, partiti
             file.write_text(f"{version}\n{json.dumps(document, separators=(',', ':'))}", encoding="utf-8")
 
 
-def _write_level(query: StoredQuery, level: int, folder: Path, partitions: int, pages: int) -> int:
-    moved = list(query.pages(level) if pages == query.metadata.pages else _repaged(query, level, pages))
+def _write_level(query: StoredQuery, level: int, folder: Path, partitions: int, after: CheckpointMetadata) -> int:
+    before = query.metadata
+    is_same = (after.pages, after.pages_by_task) == (before.pages, before.pages_by_task)
+    moved = list(query.pages(level) if is_same else _repaged(query, level, after))
     write_partitions(folder, query.batches, moved, partitions)
     return len(moved)
 
@@ -172,7 +177,7 @@ def write_partitions(folder: Path, version: int, pages: Iterable[StoredPage], pa
         write_pages(folder / str(partition), version, found[partition])
 
 
-def _repaged(query: StoredQuery, level: int, pages: int) -> Iterator[StoredPage]:
+def _repaged(query: StoredQuery, level: int, after: CheckpointMetadata) -> Iterator[StoredPage]:
     """Yield the pages of a level after their keys got other pages."""
     steps = [step for step in query.steps if step.level == level]
     states: dict[tuple[int, int], State] = defaultdict(dict)
@@ -189,21 +194,21 @@ def _repaged(query: StoredQuery, level: int, pages: int) -> Iterator[StoredPage]
             if step.operator.scope is not Scope.KEY:
                 states[page.task, page.page][step.relation] = own
                 continue
-            for number, part in _split(query, step, page, own, pages):
-                _merge(states[page.task, number].setdefault(step.relation, {}), part)
+            for number, part in _split(query, step, page, own, after.pages):
+                _merge(states[page.task, after.page(page.task, number)].setdefault(step.relation, {}), part)
     fingerprint = query.pipeline.level(level).fingerprint()
-    for (task, number), state in states.items():
-        yield StoredPage(task, number, dump_state({PLAN: fingerprint, **state}))
+    for (task, place), state in states.items():
+        yield StoredPage(task, place, dump_state({PLAN: fingerprint, **state}))
 
 
 def _split(
     query: StoredQuery, step: StoredStep, page: StoredPage, own: State, pages: int
 ) -> Iterator[tuple[int, State]]:
-    """Yield the parts of the state of a step in a page, by their new page."""
+    """Yield the parts of the state of a step in a page, by the number of their new page."""
     for name, rows in own.items():
         if name != _NUMBER and not isinstance(rows, Mapping):
             raise CheckpointError(f"the query {query.id} cannot be rescaled: its step {step.name} holds {name}")
-    if by_page(step, own, query.metadata.pages).keys() - {page.page}:
+    if by_page(step, own, query.metadata.pages).keys() - {query.metadata.number(page.task, page.page)}:
         raise CheckpointError(
             f"the query {query.id} cannot change its number of pages: page {page.page} of task {page.task} of its "
             f"step {step.name} has keys of other pages",
@@ -213,7 +218,7 @@ def _split(
 
 
 def by_page(step: StoredStep, own: State, pages: int) -> dict[int, State]:
-    """Return the parts of the state of a step that keeps rows by key, by the page of the key."""
+    """Return the parts of the state of a step that keeps rows by key, by the number of the page of the key."""
     parts: dict[int, State] = defaultdict(dict)
     for name, rows in own.items():
         if name == _NUMBER:

@@ -161,12 +161,12 @@ class StoredQuery:
         """
         wanted = None if key is None else self._page_of(step, key)
         for page, state in self.states(step.level):
-            if wanted is None or page.page == wanted:
+            if wanted is None or self.metadata.number(page.task, page.page) == wanted:
                 for entry in step.entries(state):
                     yield page, entry
 
     def _page_of(self, step: StoredStep, key: Key) -> int | None:
-        """The page of a key; None if it is unknown."""
+        """The number of the page of a key; None if it is unknown."""
         columns = step.key_columns(0)
         if step.operator.scope is not Scope.KEY or not can_hash(columns):
             return None

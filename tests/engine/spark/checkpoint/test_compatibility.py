@@ -26,7 +26,8 @@ from kestrel_sql.spark.pipeline import pipeline as pipelines
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
 from kestrel_sql.spark.state.host import Host
-from kestrel_sql.spark.state.level import Level, load_page
+from kestrel_sql.spark.state.level import PLAN, Level, load_page
+from kestrel_sql.spark.state.packing import task_pages
 from kestrel_sql.spark.state.page_check import page_check
 from kestrel_sql.topics.records import Record
 
@@ -339,6 +340,25 @@ def test_a_checkpoint_whose_tasks_have_no_page_of_their_own_is_not_one_of_those_
 ) -> None:
     with pytest.raises(CheckpointError, match="in another page"):
         check_start(lambda: runner.spark, pipeline(SUM), checkpoint, has_task_pages=True)
+
+
+def test_a_checkpoint_whose_pages_are_spread_is_not_one_whose_pages_are_placed(
+    runner: ResumableRunner, checkpoint: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="in other pages"):
+        check_start(lambda: runner.spark, pipeline(SUM), checkpoint, pages_by_task=True)
+
+
+def test_placed_pages_are_those_of_their_task() -> None:
+    level = pipeline(SUM).level(1)
+    check = page_check(
+        level.fingerprint(), tasks=2, pages=3, has_task_pages=True, pages_by_task=True, groups=level.groups()
+    )
+    page = dump_state({PLAN: level.fingerprint()})
+    rows = [(task, number, page) for task in (0, 1) for number in task_pages(0, 4)]
+    columns = [pa.array([row[at] for row in rows]) for at in range(3)]
+    (checked,) = check(iter([pa.RecordBatch.from_arrays(columns, ["task", "page", "blob"])]))
+    assert [flaw is None for flaw in checked.column("flaw").to_pylist()] == [True] * 3 + [False] * 5
 
 
 def test_a_checkpoint_may_be_given_by_its_uri() -> None:

@@ -12,20 +12,20 @@ from kestrel_sql.spark.io.blobs import in_chunks, read_rows
 from kestrel_sql.spark.pipeline.pipeline import pages_of
 from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.spark.state.level import Level
-from kestrel_sql.spark.state.packing import pack_batches, page_batches, task_page
+from kestrel_sql.spark.state.packing import MOST_PLACED, pack_batches, page_batches, task_page, task_pages
 from kestrel_sql.topics.partitioner import partition_of
 from tests.engine.spark.state.level_samples import SCHEMA, Summing, batch, handle, level, row
 from tests.engine.spark.state_tools.fabricated import PAGE_KEY
 
 
 def packed(
-    chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_task_pages: bool = False
+    chosen: Level, rows: list[dict[str, Any]], partitions: int = 1, *, has_task_pages: bool = False, placed: int = 0
 ) -> list[tuple[int, int, list[dict[str, Any]]]]:
     """The rows that the level reads, with their task and page."""
     given = batch(rows, *chosen.inputs().values(), handle(9, 0), pages=("page", "old_page"))
     found = [
         each
-        for done in pack_batches(chosen, [partitions], has_task_pages=has_task_pages)(iter([given]))
+        for done in pack_batches(chosen, [partitions], has_task_pages=has_task_pages, placed=placed)(iter([given]))
         for each in done.to_pylist()
     ]
     return [(e["task"], e["page"], read_rows(e["rows"], chosen.read()).to_pylist()) for e in found if not e["passing"]]
@@ -162,6 +162,21 @@ def test_an_operator_over_all_keys_of_a_task_has_one_page(has_task_pages: bool, 
 def test_task_pages_do_not_change_the_pages_of_keys() -> None:
     rows = [{**keyed(ordinal, "x", task=ordinal % 2), "page": 7} for ordinal in range(4)]
     assert {(task, page) for task, page, _ in packed(level(), rows, 2, has_task_pages=True)} == {(0, 7), (1, 7)}
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 8, 16])
+def test_all_pages_of_a_task_have_one_partition_if_they_are_placed(partitions: int) -> None:
+    rows = [{**keyed(ordinal, "x", task=ordinal % 5), "page": ordinal // 5} for ordinal in range(40)]
+    found = [(task, page) for task, page, _ in packed(level(), rows, 5, has_task_pages=True, placed=8)]
+    assert len({*found}) == 40
+    assert {(task, hash_row((task, page), PAGE_KEY) % partitions) for task, page in found} == {
+        (task, task % partitions) for task in range(5)
+    }
+    assert {(task, task_page(task)) for task in range(5)} <= {*found}
+
+
+def test_there_are_as_many_placed_pages_as_a_task_may_have() -> None:
+    assert all(len({*task_pages(task, MOST_PLACED)}) == MOST_PLACED for task in (0, 1, 719, 12_345))
 
 
 def test_tasks_share_the_pages_of_a_query() -> None:

@@ -17,7 +17,7 @@ from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_meta
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.hashing import hash_row
 from kestrel_sql.spark.state.level import PLAN
-from kestrel_sql.spark.state.packing import task_page
+from kestrel_sql.spark.state.packing import task_page, task_pages
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.topics.partitioner import partition_of
@@ -38,6 +38,7 @@ def fabricate(
     tasks: int = 2,
     partitions: int = 2,
     in_columns: bool = False,
+    pages_by_task: bool = False,
 ) -> Path:
     """Write the checkpoint of a pipeline with one operator that has processed rows, as its first batch.
 
@@ -51,7 +52,8 @@ def fabricate(
         task = 0 if operator.scope is Scope.QUERY else partition_of(operator.key_bytes(row.key), tasks)
         page = task_page(task)
         if operator.scope is Scope.KEY:
-            page = hash_row(row.key, stateful.inputs[0].schema.key) % pages
+            number = hash_row(row.key, stateful.inputs[0].schema.key) % pages
+            page = task_pages(task, pages)[number] if pages_by_task else number
         process(operator, row, states[task, page])
     if operator.scope is not Scope.TASK:
         for state in states.values():
@@ -69,7 +71,8 @@ def fabricate(
         ]
         write_pages(folder / "state" / "0" / str(partition), 1, own)
     write_logs(folder, partitions)
-    write_metadata(folder, CheckpointMetadata.of(pipeline, pages, [tasks], has_task_pages=True))
+    metadata = CheckpointMetadata.of(pipeline, pages, [tasks], has_task_pages=True, pages_by_task=pages_by_task)
+    write_metadata(folder, metadata)
     return folder
 
 

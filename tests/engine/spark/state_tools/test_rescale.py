@@ -6,6 +6,7 @@ import fcntl
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,27 @@ def numbers(folder: Path) -> list[tuple[int, int]]:
     return [(query.metadata.pages, len(query.partitions(1))) for query in queries]
 
 
+@pytest.mark.parametrize("partitions", [2, 4])
+def test_pages_stay_together_by_task_as_long_as_there_are_enough_tasks(tmp_path: Path, partitions: int) -> None:
+    made, rows = pipeline("table-table"), rows_of("table-table", 60, keys=9)
+    fabricate(tmp_path / "old", made, rows, pages=4, pages_by_task=True)
+    fabricate(tmp_path / "expected", made, rows, pages=7, partitions=partitions, pages_by_task=partitions == 2)
+    old, expected = (open_stored(tmp_path / name, FUNCTIONS) for name in ("old", "expected"))
+    rescaled = rescale(old, tmp_path / "new", partitions=partitions, pages=7).query
+    assert rescaled.metadata.pages_by_task is (partitions == 2)
+    assert places(rescaled).keys() == places(expected).keys()
+    assert [*differences(old, rescaled)] == []
+
+
+def test_a_query_whose_slots_may_be_half_written_is_not_rescaled(run: Path) -> None:
+    folder = CheckpointFolder(run)
+    stored = next(query for query in folder.load().queries.values() if query.id == "windows")
+    folder.save(folder.load().with_query(replace(stored, level_writes=True)))
+    (run / "queries" / "windows" / "commits" / "0").unlink()
+    with pytest.raises(CheckpointError, match="windows has begun a batch that is not finished"):
+        rescale_checkpoint(run, FUNCTIONS, partitions=3, pages=None, wanted=None)
+
+
 def assert_same(left: Path, right: Path) -> None:
     for old, new in zip(stored_queries(left, FUNCTIONS), stored_queries(right, FUNCTIONS), strict=True):
         assert list(differences(old, new)) == []
@@ -97,6 +119,7 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
     assert checkpoints(run) == ["rescaled/1/table-table", "rescaled/1/windows"]
 
 
+@pytest.mark.parametrize("pages_by_task", [False, True], ids=["spread", "by task"])
 @pytest.mark.parametrize(
     ("shape", "in_columns"),
     [
@@ -108,11 +131,12 @@ def test_a_rescaled_state_holds_the_same(run: Path, tmp_path: Path, partitions: 
     ],
 )
 def test_a_rescaled_state_lies_where_a_query_with_these_numbers_puts_it(
-    shape: str, in_columns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: str, in_columns: bool, pages_by_task: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state_codec, "BUCKETED_FROM", 1)
     made, rows = pipeline(shape), rows_of(shape, 60, keys=9, apart=500)
-    fabricate(tmp_path / "old", made, rows, pages=4, partitions=2, in_columns=in_columns)
+    fabricate(tmp_path / "old", made, rows, pages=4, partitions=2, in_columns=in_columns, pages_by_task=pages_by_task)
+    # There are more partitions than tasks.
     fabricate(tmp_path / "expected", made, rows, pages=7, partitions=3)
     old, expected = (open_stored(tmp_path / name, FUNCTIONS) for name in ("old", "expected"))
     rescaled = rescale(old, tmp_path / "new", partitions=3, pages=7).query
