@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from kestrel_sql.topics.partitioner import partition_of
 from tests.kafka.applications import Applications
-from tests.kafka.helpers import create, produce
+from tests.kafka.helpers import create
 
 pytestmark = pytest.mark.spark
 
@@ -29,15 +31,31 @@ BEGIN_MS, STEP_MS, RECORDS = 1_690_000_000_000, 6_000, 2_000
 
 
 @pytest.mark.rules("O8.2", "E12.2.1")
-@pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("ways", [pytest.param("live", marks=pytest.mark.nightly), "caught up"])
+@pytest.mark.parametrize(
+    ("first", "keys", "ways"),
+    [
+        ("with state", "placed", "caught up"),
+        ("with state", "elsewhere", "caught up"),
+        ("without state", "elsewhere", "caught up"),
+        ("without state", "none", "caught up"),
+        *(pytest.param(first, "placed", "live", marks=pytest.mark.nightly) for first in FIRST),
+        pytest.param("without state", "placed", "caught up", marks=pytest.mark.nightly),
+        pytest.param("without state", "elsewhere", "live", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_windowed_count_of_a_stream_of_our_own_loses_nothing(
-    applications: Applications, tmp_path: Path, ways: str, first: str
+    applications: Applications, tmp_path: Path, first: str, keys: str, ways: str
 ) -> None:
+    """The records are in the partitions of their keys, as Java's producers place them, elsewhere, or have no keys."""
     name, servers = f"chain{time.time_ns()}", applications.config.servers
     create(servers, 2, f"{name}_s", f"{name}_u")
     value = json.dumps({"C": "c"})
-    produce(servers, f"{name}_s", ((f"k{at}", value, BEGIN_MS + STEP_MS * at) for at in range(RECORDS)))
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    for at in range(RECORDS):
+        key = None if keys == "none" else f"k{at}"
+        partition = partition_of(f"k{at}".encode(), 2) if keys == "placed" else at // 3 % 2
+        producer.produce(f"{name}_s", value, key, partition, timestamp=BEGIN_MS + STEP_MS * at)
+    assert producer.flush(30) == 0
     text, checkpoint = SCRIPT.format(name, FIRST[first]), tmp_path / "checkpoint"
     spark = {"spark.sql.shuffle.partitions": "2"}
     if ways == "caught up":

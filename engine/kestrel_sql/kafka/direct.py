@@ -178,7 +178,7 @@ def _written(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
     slot, ranges = share
     records = _Records(job, ranges)
     writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
-    for rows in writer.write(_outputs(job, work, records)):
+    for rows in writer.write(_outputs(job, work, slot, records)):
         yield from rows.to_pylist()
     yield {"what": READ, "records": records.read}
 
@@ -208,7 +208,7 @@ def _claim(claims: Path, share: _Share) -> bool:
 
 
 def _computed(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
-    for rows in entries_in(_outputs(job, work, _Records(job, share[1]))):
+    for rows in entries_in(_outputs(job, work, share[0], _Records(job, share[1]))):
         yield from rows.to_pylist()
 
 
@@ -228,10 +228,11 @@ class _Records:
             yield numbered(rows, rows.column("off"))
 
 
-def _outputs(job: Job, work: Work, records: _Records) -> Batches:
+def _outputs(job: Job, work: Work, slot: int, records: _Records) -> Batches:
     function = _function(work)
     for batch in in_pieces(function(iter(records))):
-        yield with_partitions(pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT), job.layout, work.tails)
+        rows = pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
+        yield with_partitions(rows, job.layout, work.tails, slot)
 
 
 _functions: dict[bytes, Pass] = {}

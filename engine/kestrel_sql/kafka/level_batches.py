@@ -114,7 +114,7 @@ class LevelBatches:
             slot, told = context.partitionId(), json.loads(context.getLocalProperty(_TOLD))
             layout = Layout(told["slots"], told["partitions"])
             own = replace(job, batch=told["batch"], layout=layout, owners=dict(told["owners"]))
-            rows = (with_partitions(rows, layout, tails) for rows in merged_outputs(batches))
+            rows = (with_partitions(rows, layout, tails, slot) for rows in merged_outputs(batches))
             yield from Share(own, slot, place=(topic, slot % tasks)).write(rows)
 
         return write

@@ -6,7 +6,7 @@ Checks its topics against broker and checkpoint, builds its pipeline, and fixes 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import StatementError
@@ -18,11 +18,13 @@ from kestrel_sql.kafka.level_batches import writes_alone
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.reading import INGESTED, Reading, reading_of
+from kestrel_sql.kafka.source.placement import is_placed_by_key
+from kestrel_sql.kafka.source.reading import INGESTED, REKEYED, Reading, reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
+from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 
 
@@ -49,6 +51,8 @@ class Preparation:
     """Topics that only new queries of this start write; a new query reads them from the earliest offset."""
     slots: int | None = None
     """The number of Spark's partitions of state, if it is known: as many tasks keep all cores busy."""
+    _placed: dict[str, bool] = field(default_factory=dict)
+    """Whether the records of a topic are in the partitions of their keys."""
 
     def new(self, named: NamedQuery) -> Prepared:
         """Prepare a query that is not in the checkpoint.
@@ -98,8 +102,7 @@ class Preparation:
             )
         renewed = replace(
             stored,
-            # A query without state of an earlier release becomes a direct one, for ever.
-            reading=Reading.DIRECT if self._reading(plan, topics, pipeline) is Reading.DIRECT else stored.reading,
+            reading=self._resumed_reading(stored, self._reading(plan, topics, pipeline)),
             statement=named.query.statement_text,
             plan=document_of(named.query, plan),
             settings=relevant(named.query.config, plan),
@@ -107,15 +110,24 @@ class Preparation:
         return self._prepared(named, renewed, pipeline, is_new=False)
 
     def _prepared(self, named: NamedQuery, stored: StoredQuery, pipeline: Pipeline, *, is_new: bool) -> Prepared:
-        """A query. Its last level writes if it can, for ever: a batch is finished in the way in which it was begun."""
-        if not stored.level_writes and stored.has_task_pages and not _has_own_keys(named.query.plan):
-            sinks = self.offsets.topics({sink.topic for sink in pipeline.sinks})
-            tasks = max(pipeline.tasks(stored.partitions))
-            stored = replace(
-                stored,
-                level_writes=writes_alone(pipeline.graph, tasks, _counts(sinks), pages_by_task=stored.pages_by_task),
-            )
+        """A query. Its last level writes if it can; a batch is finished in the way in which it was begun."""
+        is_begun = not is_new and unfinished_batch(self.folder.folder_of(stored)) is not None
+        if not (stored.level_writes and is_begun):
+            stored = replace(stored, level_writes=self._level_writes(named.query.plan, stored, pipeline))
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=is_new)
+
+    def _level_writes(self, plan: QueryPlan, stored: StoredQuery, pipeline: Pipeline) -> bool:
+        if not stored.has_task_pages or _has_own_keys(plan):
+            return False
+        sinks = _counts(self.offsets.topics({sink.topic for sink in pipeline.sinks}))
+        tasks = max(pipeline.tasks(stored.partitions))
+        if not writes_alone(pipeline.graph, tasks, sinks, pages_by_task=stored.pages_by_task):
+            return False
+        # Behind a new key, a task has the keys of its partition.
+        is_rekeyed = len(stored.partitions) == 1 and any(
+            isinstance(step, REKEYED) for step in plan.physical_plan.steps()
+        )
+        return is_rekeyed or all(self._is_placed(topic, count) for topic, count in stored.partitions.items())
 
     def _has_enough_tasks(self, pipeline: Pipeline, topics: Mapping[str, Topic]) -> bool:
         """Whether a query keeps state, and all cores are busy although each task is the work of one of them."""
@@ -137,7 +149,38 @@ class Preparation:
         return topics, pipeline
 
     def _reading(self, plan: QueryPlan, topics: Mapping[str, Topic], pipeline: Pipeline) -> Reading:
-        return reading_of(plan.physical_plan, list(topics), _counts(topics), len(pipeline.graph.levels))
+        counts = _counts(topics)
+        keeps = self._keeps_partitions(counts, pipeline)
+        return reading_of(plan.physical_plan, list(topics), counts, len(pipeline.graph.levels), keeps_partitions=keeps)
+
+    def _resumed_reading(self, stored: StoredQuery, own: Reading) -> Reading:
+        """How a query goes on: plain and direct reading have one log of batches, merged reading has another.
+
+        A batch that was begun is finished in the same way.
+        """
+        if stored.reading == Reading.MERGED or own is Reading.DIRECT:
+            return Reading.MERGED if stored.reading == Reading.MERGED else own
+        is_direct = stored.reading == Reading.DIRECT
+        return (
+            Reading.DIRECT
+            if is_direct and unfinished_batch(self.folder.folder_of(stored)) is not None
+            else Reading.PLAIN
+        )
+
+    def _keeps_partitions(self, counts: Mapping[str, int], pipeline: Pipeline) -> bool:
+        """Whether a partition of a sink gets the records of one partition of each source, as far as keys stay."""
+        sinks = _counts(self.offsets.topics({sink.topic for sink in pipeline.sinks}))
+        most = max(counts.values(), default=1)
+        if any(sinks.get(sink.topic, 0) % most for sink in pipeline.sinks):
+            return False
+        return all(self._is_placed(topic, count) for topic, count in counts.items())
+
+    def _is_placed(self, topic: str, partitions: int) -> bool:
+        if topic in self.fresh_topics:
+            return True
+        if topic not in self._placed:
+            self._placed[topic] = is_placed_by_key(self.offsets.config, topic, partitions)
+        return self._placed[topic]
 
     def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:
         check_acls(self.offsets.config, query_id, topics, {sink.topic for sink in pipeline.graph.sinks})

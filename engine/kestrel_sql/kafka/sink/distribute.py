@@ -100,11 +100,26 @@ def _opened(batches: Batches) -> Batches:
             yield pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
 
 
-def with_partitions(batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int]) -> pa.RecordBatch:
-    """Add the column `partition` to rows of `WIRE_OUTPUT`; `tails` is as in `bare_keys`."""
+def with_partitions(
+    batch: pa.RecordBatch, layout: Layout, tails: Mapping[str, int], slot: int | None = None
+) -> pa.RecordBatch:
+    """Add the column `partition` to rows of `WIRE_OUTPUT`.
+
+    Args:
+        batch: the rows.
+        layout: the partitions of the topics.
+        tails: as in `bare_keys`.
+        slot: what writes the rows, if no other does: it has the partitions whose numbers differ from its own by a
+            multiple of the slots, and records without a key go to these in turn.
+    """
     topics = batch.column("topic")
     keys = bare_keys(topics, batch.column("key"), tails)
-    partitions = partitions_of(topics, keys, pc.list_element(batch.column("ordinal"), 0), layout.partitions)
+    turns = pc.list_element(batch.column("ordinal"), 0)
+    if slot is not None:
+        least = min((layout.partitions.get(topic, 1) for topic in topics.unique().to_pylist()), default=1)
+        own = max(1, (least - slot + layout.slots - 1) // layout.slots)
+        turns = pa.array(slot + layout.slots * (pc.fill_null(turns, 0).to_numpy() % own))
+    partitions = partitions_of(topics, keys, turns, layout.partitions)
     return pa.RecordBatch.from_arrays([*batch.columns, partitions], schema=_PARTITIONED)
 
 

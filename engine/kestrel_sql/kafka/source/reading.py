@@ -37,16 +37,26 @@ INGESTED: tuple[type[Step], ...] = (KafkaStreamSourceV1, KafkaTableSourceV1)
 """Sources whose keys may come from elsewhere in a message."""
 
 
-def reading_of(plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int) -> Reading:
+def reading_of(
+    plan: Step, topics: Sequence[str], partitions: Mapping[str, int], levels: int, *, keeps_partitions: bool = True
+) -> Reading:
     """Return the source that a query needs.
 
-    Merged if its state depends on several topics, or on several partitions after re-keying. Direct if it keeps no state
-    and no key changes, so that a partition of its sink gets the records of one task.
+    Merged if its state or the order in a partition of its sink depends on several topics, or on several partitions.
+    Direct if it keeps no state, and a partition of its sink gets the records of one task.
+
+    Args:
+        plan: the query.
+        topics: the topics that it reads.
+        partitions: their numbers of partitions.
+        levels: how many levels of stateful operators it has.
+        keeps_partitions: whether a record whose key does not change goes to the partition of a sink that belongs to its
+            own partition, and to no other.
     """
     if len(topics) > 1:
         return Reading.MERGED
-    is_rekeyed = any(isinstance(step, REKEYED) for step in plan.steps())
-    if levels == 0:
-        has_own_keys = any(isinstance(step, INGESTED) for step in plan.steps())
-        return Reading.PLAIN if is_rekeyed or has_own_keys else Reading.DIRECT
-    return Reading.MERGED if is_rekeyed and max(partitions.values(), default=1) > 1 else Reading.PLAIN
+    changes = (*REKEYED, *INGESTED) if levels == 0 else REKEYED
+    keeps = keeps_partitions and not any(isinstance(step, changes) for step in plan.steps())
+    if max(partitions.values(), default=1) > 1 and not keeps:
+        return Reading.MERGED
+    return Reading.DIRECT if keeps and levels == 0 else Reading.PLAIN

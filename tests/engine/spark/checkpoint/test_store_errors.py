@@ -97,7 +97,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(thrown: Thrown) 
 
 
 def test_a_file_that_is_replaced_all_the_time_is_named() -> None:
-    with pytest.raises(OSError, match="s3a://b/c/lease/1 cannot be read: it is replaced all the time") as caught:
+    with pytest.raises(OSError, match="s3a://b/c/lease/1 cannot be read: it keeps being replaced") as caught:
         path_of(Replaced(1000, REPLACED[0])).read_bytes()
     assert caught.value.errno == errno.EIO
 
