@@ -26,12 +26,12 @@ import pyarrow as pa
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
+from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.expressions.columns import Columns, lazy_columns
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.io.columns import to_array, to_list
 from kestrel_sql.spark.runtime.session import open_session
 from kestrel_sql.spark.types import to_spark
 from kestrel_sql.sql.parse.parser import parse_columns, parse_expression
@@ -97,10 +97,7 @@ def _ours(rows: DataFrame, texts: Texts) -> DataFrame:
         for batch in batches:
             columns = _columns(batch)
             yield pa.RecordBatch.from_arrays(
-                [
-                    to_array(each(columns, {}), SqlColumn(name, _type(each), Role.VALUE))
-                    for name, each in compiled.items()
-                ],
+                [_array(each, columns) for each in compiled.values()],
                 names=list(compiled),
             )
 
@@ -108,7 +105,12 @@ def _ours(rows: DataFrame, texts: Texts) -> DataFrame:
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:
-    return Columns(lazy_columns(lambda name: to_list(batch.column(name))), batch.num_rows)
+    return Columns(lazy_columns(lambda name: to_list(batch.column(name))), batch.num_rows, arrays=batch.column)
+
+
+def _array(each: Compiled, columns: Columns) -> pa.Array:
+    found = each.arrays(columns, _type(each))
+    return to_array(each(columns, {}), SqlColumn("", _type(each), Role.VALUE)) if found is None else found
 
 
 def _compiled(text: str) -> Compiled:

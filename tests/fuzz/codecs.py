@@ -14,6 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from kestrel_sql.arrow.types import to_arrow
+from kestrel_sql.arrow.values import from_arrow_value, to_arrow_value
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainError
@@ -22,8 +24,6 @@ from kestrel_sql.formats.registered.columns import generated_schema
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import Decoder, Encoder, SerdeSpec
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
-from kestrel_sql.spark.types import to_arrow
-from kestrel_sql.spark.values import from_arrow_value, to_arrow_value
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Decimal, Field, Map, SqlType, Struct

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.errors import EngineError
 from kestrel_sql.expressions.columns import Columns, Failures
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound, columns_of
-from kestrel_sql.spark.io.columns import to_array, to_list
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.schema import Column, Role
@@ -66,6 +66,18 @@ def evaluated(bound: Bound, rows: Sequence[Row], *, nested: bool, elsewhere: boo
     return [FAILS if at in failures else ("value", value) for at, value in enumerate(found)]
 
 
+def by_columns(bound: Bound, rows: Sequence[Row], *, nested: bool) -> list[Outcome] | None:
+    """Return the outcomes of column bodies; None where they leave an expression to its values."""
+    evaluate = Compiled(bound, Options(nested=nested))
+    used = dict(columns_of(bound))
+    taken = {name: to_array([row.get(name) for row in rows], Column(name, of, Role.VALUE)) for name, of in used.items()}
+    found = evaluate.arrays(Columns({}, len(rows), arrays=taken.get, least_rows=1))
+    if found is None:
+        return None
+    found.validate(full=True)
+    return [("value", each) for each in to_list(found)]
+
+
 def through_arrow(outcomes: Sequence[Outcome], bound: Bound) -> list[Outcome]:
     """Return the outcomes after a way to another stage of Spark, as a column of Arrow."""
     try:
@@ -97,10 +109,15 @@ def compared(bound: Bound, rows: Sequence[Row], *, nested: bool) -> Iterator[Dif
     """Compare the paths of an expression over all rows."""
     together = evaluated(bound, rows, nested=nested)
     carried = through_arrow(together, bound)
+    columns = by_columns(bound, rows, nested=nested) if together[0][0] != "refused" else None
     elsewhere = evaluated(bound, rows[::-1], nested=nested, elsewhere=True)[::-1]
     for at, row in enumerate(rows):
         outcomes = {"together": together[at], "through Arrow": carried[at], "elsewhere": elsewhere[at]}
         (outcomes["alone"],) = evaluated(bound, [row], nested=nested)
+        if columns is not None:
+            outcomes["by columns"] = columns[at]
+        elif together[at][0] == "value" and (found := by_columns(bound, [row], nested=nested)) is not None:
+            (outcomes["by a column of one"],) = found
         (outcomes["constants"],) = evaluated(bind(with_constants(bound.node, row), COLUMNS), [{}], nested=nested)
         if not _all_agree(outcomes):
             yield Difference(bound, row, nested, outcomes)

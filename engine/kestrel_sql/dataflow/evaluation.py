@@ -9,7 +9,7 @@ from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Entry, Indices, Log, Part, Rows
-from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
+from kestrel_sql.expressions.columns import Array, Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
 from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.expressions.user_calls import UserFunctionError
@@ -88,7 +88,11 @@ class Scope:
             values = cells[places[name]].values()
             return values if len(at) == size else [values[each] for each in at]
 
-        return Columns(lazy_columns(take), len(at), report)
+        def array(name: str) -> Array | None:
+            return cells[places[name]].array
+
+        whole = len(at) == size and any(each.array is not None for each in cells)
+        return Columns(lazy_columns(take), len(at), report, arrays=array if whole else None)
 
     def of_part(self, part: Part, at: Indices, report: Report = unreported) -> Columns:
         """Return the columns of a part of some rows."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, references, reports, spread
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
@@ -57,10 +58,13 @@ class Projection:
         """Compute the columns of a version of the rows; without entries of the log if `silent`."""
         own = part.indices()
         columns = self._scope.of_part(part, own, unreported if silent else reports(self._log, log, rows, own))
-        found: list[Column | None] = []
+        found: list[Column | Cells | None] = []
         for number, item in enumerate(self._items):
             if item.column is not None and not self._sorts:
                 found.append(None)
+                continue
+            if not item.sorts and (array := item.evaluate.arrays(columns)) is not None:
+                found.append(late.arrow_cells.Arrow(array))
                 continue
             found.append(closed(item.evaluate, columns, self._failed(log, rows, own, item.message, silent=silent)))
             for name, call in item.sorts:
@@ -71,13 +75,13 @@ class Projection:
                         found[other] = columns.column(name)
         return Part([*map(self._cells(part, own), self._items, found)], part.size, part.present)
 
-    def _cells(self, part: Part, own: Indices) -> Callable[[_Item, Column | None], Cells]:
+    def _cells(self, part: Part, own: Indices) -> Callable[[_Item, Column | Cells | None], Cells]:
         names = self._scope.names
 
-        def cells(item: _Item, values: Column | None) -> Cells:
+        def cells(item: _Item, values: Column | Cells | None) -> Cells:
             if values is None:
                 return part.cells[names.index(item.column or "")]
-            return Listed(spread(values, own, part.size))
+            return Listed(spread(values, own, part.size)) if isinstance(values, list) else values
 
         return cells
 

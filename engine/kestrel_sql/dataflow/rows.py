@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from kestrel_sql.expressions.columns import Column
+from kestrel_sql.expressions.columns import Array, Column
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -34,7 +34,12 @@ class Chosen(list[int]):
 
 
 class Cells(Protocol):
-    """The values of a column; a carrier may keep them in a form of its own until a step asks for them."""
+    """The values of a column; a carrier may keep them as an Arrow array until a step asks for them."""
+
+    @property
+    def array(self) -> Array | None:
+        """The values as an Arrow array, if they are kept as one."""
+        ...
 
     def values(self) -> Column:
         """Return the values, which nobody changes; NULL in rows that lack the part."""
@@ -60,6 +65,8 @@ class Listed:
     """The values of a column as a list."""
 
     __slots__ = ("_values",)
+
+    array: Array | None = None
 
     def __init__(self, values: Column) -> None:
         self._values = values

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kestrel_sql.arrow import late
+from kestrel_sql.expressions import columns as c
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures
-from kestrel_sql.expressions.compiler import Options, compile_expression, tabular_body
+from kestrel_sql.expressions.compiler import Columnar, Options, compile_expression, tabular_body
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types import sql_types as t
@@ -30,6 +32,16 @@ class Compiled:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Compiled, (self.bound, self.options)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the expression and all its parts have column bodies."""
+        return isinstance(self._evaluate, Columnar)
+
+    def arrays(self, columns: Columns, wanted: SqlType | None = None) -> c.Array | None:
+        """Evaluate the expression over arrays; None if it has to be by values, or `wanted` takes no such array."""
+        found = self._evaluate.arrays(columns) if isinstance(self._evaluate, Columnar) else None
+        return None if found is None else late.types.in_form_of(found, wanted or self.bound.type)
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Evaluate the expression."""

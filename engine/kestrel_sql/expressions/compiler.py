@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
 from itertools import islice
 from typing import Any
 
+from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import later
 from kestrel_sql.errors import UnsupportedError
-from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, over_rows
+from kestrel_sql.expressions.columns import Array, Arrays, Column, Columns, Evaluate, Failures, over_rows
 from kestrel_sql.expressions.user_calls import of_a_user
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import ends_decided
 from kestrel_sql.functions.declaration import Calls, CallTypes, Nulls, Scalar, Tabular
-from kestrel_sql.functions.values.casts import caster
+from kestrel_sql.functions.values.casts import cast_columns, caster
 from kestrel_sql.functions.values.equality import hash_map
-from kestrel_sql.functions.values.like import like_pattern
-from kestrel_sql.functions.values.operators import arithmetic, comparison, item_equality, negation
+from kestrel_sql.functions.values.like import like_columns, like_pattern
+from kestrel_sql.functions.values.operators import (
+    arithmetic,
+    arithmetic_columns,
+    compared_columns,
+    comparison,
+    contained_columns,
+    item_equality,
+    negation,
+    negation_columns,
+)
 from kestrel_sql.functions.values.size_limits import check_made, sized
 from kestrel_sql.java.numbers import round_decimal
 from kestrel_sql.java.regex.time_limit import TimeLimitError, WorkTimeError, check_work, is_limited
@@ -31,8 +42,10 @@ from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.chains import chain
 from kestrel_sql.sql.nodes.expressions import ComparisonOp
 from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.carried import is_carried
 from kestrel_sql.types.conversion import can_be_equal
-from kestrel_sql.types.sql_types import Map
+from kestrel_sql.types.schema import Column as SchemaColumn
+from kestrel_sql.types.sql_types import Decimal, Map, Primitive, SqlType
 
 
 class NullOperandError(ValueError):
@@ -48,11 +61,14 @@ class Options:
             (SELECT and PARTITION BY with `ksql.nested.error.set.null`).
         preserve_nulls: whether a cast of NULL to STRING is NULL.
         settings: the settings that functions see.
+        of_items: whether the expression is the body of a lambda, which over arrays is evaluated for all items at once,
+            by values where there is no column body.
     """
 
     nested: bool = False
     preserve_nulls: bool = True
     settings: Mapping[str, str] = field(default_factory=dict)
+    of_items: bool = False
 
 
 def compile_expression(bound: Bound, options: Options = Options()) -> Evaluate:
@@ -76,10 +92,114 @@ class Constant:
     """The same value in every row."""
 
     value: Any
+    type: SqlType | None = None
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Return a column of the value."""
         return _Same([self.value] * columns.size)
+
+    def arrays(self, columns: Columns) -> Array | None:
+        """Return the value as a scalar of Arrow."""
+        kind = None if self.type is None or self.value is None else late.types.to_plain_arrow(self.type)
+        return None if kind is None else late.pa.scalar(self.value, kind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columnar:
+    """An expression that is evaluated over arrays if they allow it, and otherwise by its values."""
+
+    values: Evaluate
+    make: Arrays
+
+    def __call__(self, columns: Columns, failures: Failures) -> Column:
+        """Return the values."""
+        found = self.arrays(columns)
+        if found is None:
+            return self.values(columns, failures)
+        listed: Column = late.columns.to_list(found)
+        return listed
+
+    def arrays(self, columns: Columns) -> Array | None:
+        """Return an array, made once for these columns."""
+        if not columns.has_arrays:
+            return None
+        if self not in columns.made:
+            try:
+                columns.made[self] = self.make(columns)
+            except late.pa.ArrowException:  # A value that Arrow does not take: the values tell what becomes of it.
+                columns.made[self] = None
+        return columns.made[self]
+
+
+def arrays_of(evaluate: Evaluate) -> Arrays | None:
+    """Return what evaluates an expression over arrays; None if a part of it has no column body."""
+    found: Arrays | None = getattr(evaluate, "arrays", None)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnBody:
+    """The column body of a node, with what evaluates its operands.
+
+    Attributes:
+        body: takes an array, or a scalar that is not NULL, for each operand; None if it leaves it to the values.
+        operands: what evaluates the operands.
+        whole: the operands in which a NULL is a failure.
+    """
+
+    body: Callable[..., Array | None]
+    operands: Sequence[Arrays]
+    whole: Sequence[int] = ()
+
+    def __call__(self, columns: Columns) -> Array | None:
+        given = []
+        for each in self.operands:
+            found = each(columns)
+            if found is None:
+                return None
+            given.append(found)
+        return self.of(given)
+
+    def of(self, given: Sequence[Array]) -> Array | None:
+        """Apply the body."""
+        if any(_is_array(given[at]) and given[at].null_count for at in self.whole):
+            return None
+        return self.body(*given) if any(_is_array(each) or callable(each) for each in given) else None
+
+
+def _is_array(given: Any) -> bool:
+    return isinstance(given, late.pa.Array)
+
+
+def _column_body(
+    body: Callable[..., Array | None] | None,
+    operands: Sequence[Evaluate],
+    whole: Sequence[int] = (),
+) -> _ColumnBody | None:
+    arrays = [found for each in operands if (found := arrays_of(each)) is not None]
+    if body is None or len(arrays) < len(operands):
+        return None
+    return _ColumnBody(body, arrays, whole)
+
+
+def _columnar(values: Evaluate, make: Arrays | None) -> Evaluate:
+    return values if make is None else Columnar(values, make)
+
+
+def _by_values(bound: Bound, body: Callable[..., Any], nulls: Nulls | None, options: Options) -> Any:
+    """A column body that computes the values, for a part of a lambda; None elsewhere, where lists are no detour."""
+    of = bound.type
+    if not options.of_items or of is None:
+        return None
+
+    def run(*given: Any) -> Array | None:
+        size = next(len(each) for each in given if _is_array(each))
+        lists = [late.columns.to_list(each) if _is_array(each) else [each.as_py()] * size for each in given]
+        failures: Failures = {}
+        found = mapped(body, lists, failures, nulls)
+        return None if failures else late.columns.to_array(found, SchemaColumn("", of))
+
+    return run
 
 
 def _operands(bound: Bound, options: Options) -> list[Evaluate]:
@@ -158,7 +278,7 @@ def scoped(bound: Bound, evaluate: Evaluate, options: Options) -> Evaluate:
         _close(bound, found, columns, own, failures)
         return found
 
-    return run
+    return _columnar(run, arrays_of(evaluate))
 
 
 def _close(bound: Bound, found: Column, columns: Columns, own: Failures, failures: Failures) -> None:
@@ -173,8 +293,31 @@ def _close(bound: Bound, found: Column, columns: Columns, own: Failures, failure
         found[at] = None
 
 
-_Step = Callable[[Column, Columns, Failures], Column]
-"""Evaluates a link of a chain for the column of its first operand."""
+_Run = Callable[[Column, Columns, Failures], Column]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Evaluates a link of a chain for the column of its first operand; the column body takes that first, too."""
+
+    run: _Run
+    body: _ColumnBody | None = None
+    others: Sequence[Evaluate] = ()
+
+    def __call__(self, start: Column, columns: Columns, failures: Failures) -> Column:
+        return self.run(start, columns, failures)
+
+    def arrays(self, start: Array, columns: Columns) -> Array | None:
+        """Evaluate the link over arrays."""
+        if self.body is None:
+            return None
+        given = [start]
+        for each in self.body.operands:
+            found = each(columns)
+            if found is None:
+                return None
+            given.append(found)
+        return self.body.of(given)
 
 
 def _chained(bound: Bound, options: Options) -> Evaluate:
@@ -196,7 +339,27 @@ def _chained(bound: Bound, options: Options) -> Evaluate:
                 own = outer
         return last(found, columns, failures)
 
-    return run
+    function = bound.function
+    if not inner and isinstance(function, Scalar) and function.columns is not None and bound.type != t.STRING:
+        # A constant text is left to its rows, for a regular expression may take long.
+        return _folded(bound, [first, *last.others], _columnar_chain(run, first, [last]))
+    return _columnar_chain(run, first, [*inner, last])
+
+
+def _columnar_chain(run: Evaluate, first: Evaluate, steps: Sequence[_Step]) -> Evaluate:
+    start = arrays_of(first)
+    if start is None or any(step.body is None for step in steps):
+        return run
+
+    def arrays(columns: Columns) -> Array | None:
+        found = start(columns)
+        for step in steps:
+            if found is None:
+                break
+            found = step.arrays(found, columns)
+        return found
+
+    return Columnar(run, arrays)
 
 
 def _argument(bound: Bound, options: Options) -> Evaluate:
@@ -226,30 +389,35 @@ def _(node: e.NullLiteral, bound: Bound, options: Options) -> Evaluate:
 @_compile.register(e.DoubleLiteral)
 @_compile.register(e.StringLiteral)
 def _(node: e.StringLiteral, bound: Bound, options: Options) -> Evaluate:
-    return Constant(node.value)
+    return Constant(node.value, bound.type)
 
 
 @_compile.register
 def _(node: e.DecimalLiteral, bound: Bound, options: Options) -> Evaluate:
-    return Constant(None if bound.type is None else round_decimal(node.value, bound.type))
+    return Constant(None if bound.type is None else round_decimal(node.value, bound.type), bound.type)
 
 
 @_compile.register
 def _(node: e.IntervalUnit, bound: Bound, options: Options) -> Evaluate:
-    return Constant(node.unit)
+    return Constant(node.unit, t.STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnValues:
     name: str
+    carried: bool = False
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         return columns.column(self.name)
 
+    def arrays(self, columns: Columns) -> Array | None:
+        """Return the column as an array."""
+        return None if self.carried else columns.array(self.name)
+
 
 @_compile.register
 def _(node: e.ColumnRef, bound: Bound, options: Options) -> Evaluate:
-    return _ColumnValues(node.name)
+    return _ColumnValues(node.name, is_carried(bound.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +427,10 @@ class _VariableValues:
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         return columns.variables[self.name]
 
+    def arrays(self, columns: Columns) -> Array | None:
+        """Return the variable as an array."""
+        return columns.array(self.name)
+
 
 @_compile.register
 def _(node: e.LambdaVariable, bound: Bound, options: Options) -> Evaluate:
@@ -267,15 +439,19 @@ def _(node: e.LambdaVariable, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.Lambda, bound: Bound, options: Options) -> Evaluate:
-    """A lambda gives a Python function for each row; it raises what its body fails with."""
-    lambda_ = _Lambda(node, bound, options)
-    return lambda columns, failures: [lambda_.of_row(columns, at) for at in range(columns.size)]
+    return _Lambda(node, bound, options)
 
 
 class _Lambda:
+    """A lambda gives a Python function for each row; it raises what its body fails with."""
+
     def __init__(self, node: e.Lambda, bound: Bound, options: Options) -> None:
         self._parameters = node.parameters
-        self._body = compile_expression(bound.children[0], options)
+        self._body = compile_expression(bound.children[0], replace(options, of_items=True))
+
+    def __call__(self, columns: Columns, failures: Failures) -> Column:
+        """Return the functions of all rows."""
+        return [self.of_row(columns, at) for at in range(columns.size)]
 
     def of_row(self, columns: Columns, at: int) -> Callable[..., Any]:
         """Return the lambda of a row as a function, which evaluates its body for each call."""
@@ -287,6 +463,18 @@ class _Lambda:
             if failures:
                 raise failures[0]
             return value
+
+        return call
+
+    def arrays(self, columns: Columns) -> Callable[..., Array | None] | None:
+        """Return the lambda as a function of the row of each call, and of arrays of its arguments."""
+        body = arrays_of(self._body)
+        if body is None:
+            return None
+
+        def call(rows: Array, *given: Array) -> Array | None:
+            found = body(columns.of_items(rows, dict(zip(self._parameters, given, strict=True))))
+            return late.pa.repeat(found, len(rows)) if isinstance(found, late.pa.Scalar) else found
 
         return call
 
@@ -353,8 +541,7 @@ def _replay(results: Iterable[Any]) -> Callable[..., Any]:
 
 @_compile.register
 def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
-    (operand,) = _operands(bound, options)
-    return lambda columns, failures: mapped(operator.not_, [operand(columns, failures)], failures, None)
+    return _applied(bound, options, operator.not_, _operands(bound, options), None, later(late.pc, "invert"))
 
 
 @_compile.register(e.Logical)
@@ -367,7 +554,7 @@ def _(node: e.Logical | e.Arithmetic, bound: Bound, options: Options) -> Evaluat
 def _(node: e.Logical, bound: Bound, options: Options) -> _Step:
     decisive = node.op is e.LogicalOp.OR
     if ends_decided(node):
-        return lambda left, columns, failures: mapped(lambda _: decisive, [left], failures, Nulls.BODY)
+        return _Step(lambda left, columns, failures: mapped(lambda _: decisive, [left], failures, Nulls.BODY))
     right = compile_expression(bound.children[1], options)
 
     def run(left: Column, columns: Columns, failures: Failures) -> Column:
@@ -377,7 +564,9 @@ def _(node: e.Logical, bound: Bound, options: Options) -> _Step:
             found[at] = value
         return _given(found, failures)
 
-    return run
+    # Over arrays the right side cannot fail, so it may be evaluated where it is not needed.
+    both = later(late.pc, "or_") if decisive else later(late.pc, "and_")
+    return _Step(run, _column_body(both, [right], whole=(0, 1)))
 
 
 def _given(column: Column, failures: Failures) -> Column:
@@ -404,13 +593,14 @@ def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: E
     of_left, of_right = (side.type for side in sides)
     test = comparison(op, of_left, of_right)
     if not op.takes_null:
-        return _from_the_left(test, left, right, nulls=Nulls.PROPAGATE, without=False)
+        values = _from_the_left(test, left, right, nulls=Nulls.PROPAGATE, without=False)
+        return _columnar(values, _column_body(compared_columns(op, of_left, of_right), [left, right]))
     distinct = op is ComparisonOp.IS_DISTINCT_FROM
 
     def body(first: Any, second: Any) -> bool:
         return (first is not second) is distinct if first is None or second is None else test(first, second)
 
-    return _applied(body, [left, right], Nulls.BODY)
+    return _mapped(body, [left, right], Nulls.BODY)
 
 
 def _from_the_left(
@@ -447,7 +637,14 @@ def _(node: e.Between, bound: Bound, options: Options) -> Evaluate:
             found[at] = holds
         return found
 
-    return run
+    bounds = [
+        _compared(op, (of, limit), operand, evaluate)
+        for op, limit, evaluate in (
+            (ComparisonOp.GREATER_THAN_OR_EQUAL, low, least),
+            (ComparisonOp.LESS_THAN_OR_EQUAL, high, most),
+        )
+    ]
+    return _columnar(run, _column_body(later(late.pc, "and_"), bounds))
 
 
 @_compile.register
@@ -458,14 +655,14 @@ def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
     constants = [each.value for each in given if isinstance(each, Constant)]
     if len(constants) == len(given) and {*equalities} == {operator.eq}:
         known = frozenset(constants) - {None}
-        return _applied(known.__contains__, [operand], Nulls.BODY)
+        return _applied(bound, options, known.__contains__, [operand], Nulls.BODY, contained_columns(of, known))
 
     def body(value: Any, *items: Any) -> bool:
         return value is not None and any(
             item is not None and equal(value, item) for equal, item in zip(equalities, items, strict=True)
         )
 
-    return _applied(body, [operand, *given], Nulls.BODY)
+    return _applied(bound, options, body, [operand, *given], Nulls.BODY)
 
 
 @_compile.register
@@ -475,19 +672,18 @@ def _(node: e.Like, bound: Bound, options: Options) -> Evaluate:
     def body(value: str, pattern: str) -> bool:
         return like_pattern(pattern, escape).fullmatch(value) is not None
 
-    return _applied(body, _operands(bound, options), None)
+    return _applied(bound, options, body, _operands(bound, options), None, like_columns if escape is None else None)
 
 
-@_compile.register
-def _(node: e.IsNull, bound: Bound, options: Options) -> Evaluate:
+@_compile.register(e.IsNull)
+@_compile.register(e.IsNotNull)
+def _(node: e.IsNull | e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
     (operand,) = _operands(bound, options)
-    return lambda columns, failures: [value is None for value in operand(columns, failures)]
-
-
-@_compile.register
-def _(node: e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
-    (operand,) = _operands(bound, options)
-    return lambda columns, failures: [value is not None for value in operand(columns, failures)]
+    if isinstance(node, e.IsNull):
+        values: Evaluate = lambda columns, failures: [value is None for value in operand(columns, failures)]  # noqa: E731
+        return _columnar(values, _column_body(later(late.pc, "is_null"), [operand]))
+    values = lambda columns, failures: [value is not None for value in operand(columns, failures)]  # noqa: E731
+    return _columnar(values, _column_body(later(late.pc, "is_valid"), [operand]))
 
 
 @_step.register
@@ -497,7 +693,17 @@ def _(node: e.Arithmetic, bound: Bound, options: Options) -> _Step:
     body = _joined if joins else arithmetic(node.op, of_left, of_right, bound.type)
     right = compile_expression(bound.children[1], options)
     nulls = Nulls.BODY if joins else None
-    return lambda left, columns, failures: mapped(body, [left, right(columns, failures)], failures, nulls)
+    columns_body = joined_columns if joins else arithmetic_columns(node.op, of_left, of_right, bound.type)
+    columns_body = columns_body or _by_values(bound, body, nulls, options)
+    return _Step(
+        lambda left, columns, failures: mapped(body, [left, right(columns, failures)], failures, nulls),
+        _column_body(columns_body, [right], whole=() if joins else (0, 1)),
+    )
+
+
+def joined_columns(left: Array, right: Array) -> Array | None:
+    """Return what `_joined` returns for each row."""
+    return late.texts.joined("", left, right, null="null")
 
 
 def _joined(left: str | None, right: str | None) -> str:
@@ -506,12 +712,13 @@ def _joined(left: str | None, right: str | None) -> str:
 
 @_compile.register
 def _(node: e.Negate, bound: Bound, options: Options) -> Evaluate:
-    return _applied(negation(bound.type), _operands(bound, options), None)
+    columns = negation_columns(bound.type)
+    return _applied(bound, options, negation(bound.type), _operands(bound, options), None, columns)
 
 
 @_compile.register
 def _(node: e.UnaryPlus, bound: Bound, options: Options) -> Evaluate:
-    return _applied(lambda value: value, _operands(bound, options), None)
+    return _applied(bound, options, lambda value: value, _operands(bound, options), None, lambda array: array)
 
 
 @_compile.register
@@ -535,7 +742,15 @@ def _(node: e.Case, bound: Bound, options: Options) -> Evaluate:
             found[at] = value
         return found
 
-    return run
+    def chosen(*given: Array) -> Array | None:
+        found = given[-1] if node.default is not None else late.pa.scalar(None, late.types.to_plain_arrow(bound.type))
+        for condition, result in reversed([(given[2 * at], given[2 * at + 1]) for at in range(len(branches))]):
+            if not _is_array(condition) or condition.null_count:
+                return None
+            found = late.pc.if_else(condition, result, found)
+        return found
+
+    return _columnar(run, _column_body(chosen, parts))
 
 
 @_compile.register
@@ -544,49 +759,68 @@ def _(node: e.Cast, bound: Bound, options: Options) -> Evaluate:
     of, target = bound.children[0].type, bound.type
     if target is None:
         return operand
-    cast = operand if of is None or of == target else _applied(caster(of, target), [operand], Nulls.PROPAGATE)
+    cast = operand
+    if of is not None and of != target:
+        cast = _applied(bound, options, caster(of, target), [operand], Nulls.PROPAGATE, cast_columns(of, target))
     if bound.implicit:
         return cast
     if target == t.STRING and of is not None and not options.preserve_nulls:
         inner = cast
-        cast = _applied(lambda value: "null" if value is None else value, [inner], Nulls.BODY)
+        cast = _mapped(lambda value: "null" if value is None else value, [inner], Nulls.BODY)
     return scoped(bound, cast, options)
 
 
 @_compile.register
 def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
-    return _constructed(bound, options, lambda *items: [*items])
+    return _constructed(bound, options, lambda *items: [*items], later(late.lists, "of_items"))
 
 
 @_compile.register
 def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
-    return _constructed(bound, options, lambda *parts: hash_map(dict(zip(parts[::2], parts[1::2], strict=True))))
+    def build(*parts: Any) -> dict[Any, Any]:
+        return hash_map(dict(zip(parts[::2], parts[1::2], strict=True)))
+
+    def columns(kind: Any, *parts: Array) -> Array | None:
+        if any(map(_is_array, parts[::2])):
+            return None
+        places = hash_map({key.as_py(): at for at, key in enumerate(parts[::2])})
+        return late.lists.of_entries(kind, [*places], *(parts[2 * at + 1] for at in places.values()))
+
+    return _constructed(bound, options, build, columns)
 
 
 @_compile.register
 def _(node: e.StructConstructor, bound: Bound, options: Options) -> Evaluate:
     names = [name for name, _ in node.fields]
-    return _constructed(bound, options, lambda *items: dict(zip(names, items, strict=True)))
+    return _constructed(
+        bound, options, lambda *items: dict(zip(names, items, strict=True)), later(late.lists, "of_fields")
+    )
 
 
-def _constructed(bound: Bound, options: Options, build: Callable[..., Any]) -> Evaluate:
+def _constructed(
+    bound: Bound, options: Options, build: Callable[..., Any], columns: Callable[..., Array | None]
+) -> Evaluate:
     """A constructor: each item has its own error scope."""
     items = [scoped(child, compile_expression(child, options), options) for child in bound.children]
     if not items:
         return lambda columns, failures: [build() for _ in range(columns.size)]
-    return _applied(build, items, Nulls.BODY)
+    return _applied(
+        bound, options, build, items, Nulls.BODY, lambda *given: columns(late.types.to_plain_arrow(bound.type), *given)
+    )
 
 
 @_compile.register
 def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
     base, index = bound.children
+    operands = _operands(bound, options)
     if isinstance(base.type, Map):
         equal = can_be_equal(index.type, base.type.key)
 
         def entry(mapping: Any, key: Any) -> Any:
             return mapping.get(key) if equal and mapping is not None else None
 
-        return _from_the_left(entry, *_operands(bound, options), nulls=Nulls.BODY, without=None)
+        values = _from_the_left(entry, *operands, nulls=Nulls.BODY, without=None)
+        return _columnar(values, _column_body(later(late.lists, "entry") if equal else None, operands))
 
     def item(items: Any, position: int | None) -> Any:
         if items is None:
@@ -597,15 +831,52 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
             return None
         return items[position - 1 if position > 0 else position]
 
-    return _from_the_left(item, *_operands(bound, options), nulls=Nulls.BODY, without=None)
+    values = _from_the_left(item, *operands, nulls=Nulls.BODY, without=None)
+    return _columnar(values, _column_body(later(late.lists, "item"), operands))
 
 
 @_compile.register
 def _(node: e.Dereference, bound: Bound, options: Options) -> Evaluate:
-    return _applied(operator.itemgetter(node.field), _operands(bound, options), Nulls.PROPAGATE)
+    body = operator.itemgetter(node.field)
+    return _applied(
+        bound,
+        options,
+        body,
+        _operands(bound, options),
+        Nulls.PROPAGATE,
+        lambda array: late.lists.field(array, node.field),
+    )
 
 
-def _applied(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
+def _applied(
+    bound: Bound,
+    options: Options,
+    body: Callable[..., Any],
+    operands: Sequence[Evaluate],
+    nulls: Nulls | None,
+    columns: Callable[..., Array | None] | None = None,
+) -> Evaluate:
+    columns = columns or _by_values(bound, body, nulls, options)
+    return _folded(
+        bound,
+        operands,
+        _columnar(
+            _mapped(body, operands, nulls),
+            _column_body(columns, operands, range(len(operands)) if nulls is None else ()),
+        ),
+    )
+
+
+def _folded(bound: Bound, operands: Sequence[Evaluate], evaluate: Evaluate) -> Evaluate:
+    """Evaluate an expression of constants once, unless it fails."""
+    if isinstance(bound.type, Primitive | Decimal) and all(isinstance(each, Constant) for each in operands):
+        failures: Failures = {}
+        (value,) = evaluate(Columns({}, 1), failures)
+        return evaluate if failures else Constant(value, bound.type)
+    return evaluate
+
+
+def _mapped(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
     if len(operands) == 1:
         (only,) = operands
         return lambda columns, failures: mapped(body, [only(columns, failures)], failures, nulls)
@@ -631,10 +902,13 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     body, of_user = value_body(function, types)
     required = [at for at, needed in enumerate(bound.required[: len(bound.children)]) if needed]
     if function.calls is not None:
-        return _with_calls(bound, options, body, function.calls)
+        return _Step(
+            _with_calls(bound, options, body, function.calls),
+            _column_body(column_body(function, types), others, required),
+        )
     if not bound.children:
-        return lambda start, columns, failures: mapped(
-            lambda _: body(), [start], failures, Nulls.BODY, retry=not of_user
+        return _Step(
+            lambda start, columns, failures: mapped(lambda _: body(), [start], failures, Nulls.BODY, retry=not of_user)
         )
 
     def run(start: Column, columns: Columns, failures: Failures) -> Column:
@@ -643,10 +917,13 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
             failures.update(_missing(given[at], failures))
         return mapped(body, given, failures, function.nulls, retry=not of_user)
 
-    return run
+    columns_body = column_body(function, types)
+    if not of_user and columns_body is None and not any(isinstance(each, _Lambda) for each in others):
+        columns_body = _by_values(bound, body, function.nulls, options)
+    return _Step(run, _column_body(columns_body, others, required), others)
 
 
-def _with_calls(bound: Bound, options: Options, body: Callable[..., Any], calls_of: Calls) -> _Step:
+def _with_calls(bound: Bound, options: Options, body: Callable[..., Any], calls_of: Calls) -> _Run:
     """A call of a function whose first argument says what it calls each of the others, which are lambdas, with."""
     nodes = [(child.node, child) for child in bound.children[1:]]
     lambdas = [_Lambda(node, child, options) for node, child in nodes if isinstance(node, e.Lambda)]
@@ -663,9 +940,19 @@ def _with_calls(bound: Bound, options: Options, body: Callable[..., Any], calls_
 def value_body(function: Scalar | Tabular, types: CallTypes) -> tuple[Callable[..., Any], bool]:
     """Return the body of a function for one value of each argument, and whether it is a user's."""
     body: Callable[..., Any] = function.body
-    of_user = not str(getattr(body, "__module__", "")).startswith("kestrel_sql.")
     called = partial(body, types) if function.with_types else body
-    return (of_a_user(function.name, called, types.returns), True) if of_user else (called, False)
+    return (of_a_user(function.name, called, types.returns), True) if is_of_user(function) else (called, False)
+
+
+def is_of_user(function: Scalar | Tabular) -> bool:
+    """Whether a function is a user's."""
+    return not str(getattr(function.body, "__module__", "")).startswith("kestrel_sql.")
+
+
+def column_body(function: Scalar, types: CallTypes) -> Callable[..., Array | None] | None:
+    """Return the body of a function over whole columns, if it has one."""
+    body = None if is_of_user(function) else function.columns
+    return body if body is None or not function.with_types else partial(body, types)
 
 
 def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., Any]:

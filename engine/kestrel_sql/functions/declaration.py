@@ -35,6 +35,12 @@ class CallTypes:
 
 
 Body = Callable[..., Any]
+ColumnBody = Callable[..., Any]
+"""Takes an Arrow array for each argument, a scalar of Arrow, which is not NULL, for a constant, and returns an array.
+
+For a lambda it takes a function of the rows of some calls, and of arrays of their arguments. It returns None where the
+values may be others than those of the value body, or fail: it looks at its arguments first, and the value body runs.
+"""
 ReturnType = Callable[[tuple[SqlType | None, ...]], SqlType]
 Calls = Callable[[Any], Iterable[tuple[Any, ...]]]
 """Returns what a body calls its lambdas with, in order, by the value of its first argument, which is not NULL."""
@@ -72,6 +78,7 @@ class Scalar(_Declared):
     deterministic: bool = True
     shown_names: Mapping[str, str] = field(default_factory=dict, compare=False)
     calls: Calls | None = None
+    columns: ColumnBody | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +161,7 @@ class Options(TypedDict, total=False):
     signature text cannot express. `name` defaults to the name of the body; `display_name` is its spelling in messages
     (rules U1). `shown_names` are what DESCRIBE FUNCTION calls parameters that ksqlDB shows under another name. `calls`
     is for a body whose other arguments are lambdas, each of which it calls with the same arguments in the same order.
+    `columns` is a second body, over whole columns, where the first one is hot.
     """
 
     nulls: Nulls
@@ -164,6 +172,7 @@ class Options(TypedDict, total=False):
     deterministic: bool
     shown_names: Mapping[str, str]
     calls: Calls | None
+    columns: ColumnBody | None
 
 
 def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
@@ -183,6 +192,7 @@ def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Sca
             deterministic=options.get("deterministic", True),
             shown_names=options.get("shown_names", {}),
             calls=options.get("calls"),
+            columns=options.get("columns"),
         )
 
     return declare

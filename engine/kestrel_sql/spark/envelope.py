@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pyarrow as pa
 
+from kestrel_sql.arrow.types import arrow_struct
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.spark.types import arrow_struct, name, struct_of
+from kestrel_sql.spark.types import name, struct_of
 from kestrel_sql.types.schema import Column
 
 LOG_ONLY = -1

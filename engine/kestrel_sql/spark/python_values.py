@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kestrel_sql.spark.types import to_arrow
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.types.sql_types import (
     BIGINT,
     BOOLEAN,

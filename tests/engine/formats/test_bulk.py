@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
@@ -20,7 +21,6 @@ from kestrel_sql.formats.registered.columns import generated_schema
 from kestrel_sql.formats.registered.languages import write_varint
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import SerdeSpec
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP
 from tests.engine.formats.samples import spec
 

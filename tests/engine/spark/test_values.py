@@ -5,9 +5,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.spark.io.columns import to_list
-from kestrel_sql.spark.types import struct_of, to_arrow, to_spark
-from kestrel_sql.spark.values import from_arrow_value, row_converter, to_arrow_value
+from kestrel_sql.arrow.columns import to_list
+from kestrel_sql.arrow.types import to_arrow
+from kestrel_sql.arrow.values import from_arrow_value, row_converter, to_arrow_value
+from kestrel_sql.spark.types import struct_of, to_spark
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Field, Map, Struct

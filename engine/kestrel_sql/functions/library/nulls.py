@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import equality_key
 
 
-@scalar("(first T, others T...) -> T", nulls=Nulls.BODY)
+def _coalesce_columns(*arrays: Any) -> Any:
+    return late.pc.coalesce(*arrays)
+
+
+@scalar("(first T, others T...) -> T", nulls=Nulls.BODY, columns=_coalesce_columns)
 def coalesce(first: Any, *others: Any) -> Any:
     """Return the first argument that is not NULL; all arguments have one type.
 
@@ -20,7 +25,7 @@ def coalesce(first: Any, *others: Any) -> Any:
     return None
 
 
-@scalar("(expression T, altValue T) -> T", nulls=Nulls.BODY)
+@scalar("(expression T, altValue T) -> T", nulls=Nulls.BODY, columns=_coalesce_columns)
 def ifnull(value: Any, fallback: Any) -> Any:
     """Return `expression`, or `altValue` if it is NULL.
 
@@ -29,7 +34,14 @@ def ifnull(value: Any, fallback: Any) -> Any:
     return fallback if value is None else value
 
 
-@scalar("(expr1 T, expr2 T) -> T", nulls=Nulls.BODY)
+def _nullif_columns(array: Any, unwanted: Any) -> Any:
+    kind = array.type
+    if kind not in (late.pa.int32(), late.pa.int64(), late.pa.string(), late.pa.bool_()):
+        return None
+    return late.pc.if_else(late.numbers.equal(array, unwanted), late.pa.scalar(None, kind), array)
+
+
+@scalar("(expr1 T, expr2 T) -> T", nulls=Nulls.BODY, columns=_nullif_columns)
 def nullif(value: Any, unwanted: Any) -> Any:
     """Return NULL if the arguments are equal, else `expr1`.
 
@@ -38,7 +50,7 @@ def nullif(value: Any, unwanted: Any) -> Any:
     return None if equality_key(value) == equality_key(unwanted) else value
 
 
-@scalar("(keyColumn T) -> T", nulls=Nulls.BODY)
+@scalar("(keyColumn T) -> T", nulls=Nulls.BODY, columns=lambda array: array)
 def as_value(column: Any) -> Any:
     """Return `keyColumn` unchanged; in a projection this copies a key column into the value.
 

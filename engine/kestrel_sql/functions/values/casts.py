@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
@@ -23,6 +24,7 @@ from kestrel_sql.java.numbers import (
     wrap_integer,
 )
 from kestrel_sql.java.time import iso, sql_text
+from kestrel_sql.java.time.fixed_width import any_layout_of
 from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
@@ -57,6 +59,95 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
             return lambda value: wrap_integer(int(value), bits)
         case _:
             return _composite_caster(source, target)
+
+
+def cast_columns(source: SqlType | None, target: SqlType) -> Callable[[Any], Any] | None:
+    """Return the conversion of a whole column (see `ColumnBody`); None if there is none."""
+    match source, target:
+        case Primitive(a), Primitive(b):
+            return _PRIMITIVE_COLUMNS.get((a, b))
+        case Decimal(), Primitive(Base.DOUBLE):
+            return _decimals_to_doubles
+        case Decimal(_, scale), Primitive(Base.STRING):
+            return lambda array: late.pc.cast(array, late.pa.string()) if scale <= late.types.PLAIN_SCALE else None
+        case Primitive(Base.STRING), Decimal(precision, scale):
+            return lambda array: _texts_to_decimals(array, precision, scale)
+        case Decimal() | Primitive(Base.INTEGER | Base.BIGINT), Decimal(precision, scale):
+            return lambda array: _to_decimals(array, precision, scale)
+        case _:
+            return None
+
+
+_INT_TEXT, _LONG_TEXT, _REAL_TEXT = 9, 18, 300
+"""So many characters of a number always fit."""
+
+
+def _decimals_to_doubles(array: Any) -> Any:
+    found = late.numbers.unscaled(array)
+    # Both terms are exact then, so that the quotient is the nearest DOUBLE.
+    if found is None or late.numbers.largest(found[0]) > 1 << 53:
+        return None
+    return late.numbers.array_of(found[0].astype(late.np.float64) / 10.0 ** found[1], array)
+
+
+def _to_decimals(array: Any, precision: int, scale: int) -> Any:
+    found = late.numbers.unscaled(array)
+    values = None if found is None else late.numbers.rescaled(*found, scale)
+    return None if values is None else late.numbers.decimals(values, precision, scale, array)
+
+
+def _texts_to_decimals(array: Any, precision: int, scale: int) -> Any:
+    if not late.texts.consists_of(array, "0123456789", _LONG_TEXT):
+        return None
+    values = late.numbers.rescaled(late.numbers.values_of(late.pc.cast(array, late.pa.int64())), 0, scale)
+    return None if values is None else late.numbers.decimals(values, precision, scale, array)
+
+
+def _numbers_of_texts(characters: str, most: int, kind: str) -> Callable[[Any], Any]:
+    def cast(array: Any) -> Any:
+        if not late.texts.consists_of(array, characters, most):
+            return None
+        return late.pc.cast(array, getattr(late.pa, kind)())
+
+    return cast
+
+
+def _to_kind(kind: str) -> Callable[[Any], Any]:
+    return lambda array: late.pc.cast(array, getattr(late.pa, kind)())
+
+
+def _doubles_of(array: Any) -> Any:
+    return late.numbers.array_of(late.numbers.values_of(array).astype(late.np.float64), array)
+
+
+def _wrapped(array: Any) -> Any:
+    return late.numbers.array_of(late.numbers.values_of(array).astype(late.np.int32), array)
+
+
+def _times_of(pattern: str, unit_ms: int, kind: str) -> Callable[[Any], Any]:
+    layout = any_layout_of(pattern)
+
+    def cast(array: Any) -> Any:
+        millis = None if layout is None else late.times.read(layout.parts, array)
+        return None if millis is None else late.pa.array(millis // unit_ms, getattr(late.pa, kind)())
+
+    return cast
+
+
+_PRIMITIVE_COLUMNS: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
+    (Base.INTEGER, Base.BIGINT): _to_kind("int64"),
+    (Base.INTEGER, Base.DOUBLE): _to_kind("float64"),
+    (Base.INTEGER, Base.STRING): _to_kind("string"),
+    (Base.BIGINT, Base.INTEGER): _wrapped,
+    (Base.BIGINT, Base.DOUBLE): _doubles_of,
+    (Base.BIGINT, Base.STRING): _to_kind("string"),
+    (Base.BOOLEAN, Base.STRING): _to_kind("string"),
+    (Base.STRING, Base.INTEGER): _numbers_of_texts("0123456789", _INT_TEXT, "int32"),
+    (Base.STRING, Base.BIGINT): _numbers_of_texts("0123456789", _LONG_TEXT, "int64"),
+    (Base.STRING, Base.DOUBLE): _numbers_of_texts("0123456789.", _REAL_TEXT, "float64"),
+    (Base.STRING, Base.DATE): _times_of("yyyy-MM-dd", DAY_MS, "int32"),
+    (Base.STRING, Base.TIMESTAMP): _times_of("yyyy-MM-dd'T'HH:mm:ss", 1, "int64"),
+}
 
 
 def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:

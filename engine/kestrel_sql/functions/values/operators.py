@@ -9,8 +9,11 @@ import decimal
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from kestrel_sql.arrow import late
+from kestrel_sql.functions.declaration import ColumnBody
 from kestrel_sql.functions.values.equality import equality_key, sort_key
 from kestrel_sql.java.numbers import ROUNDING, java_double, rounder, wrap_integer
 from kestrel_sql.java.time.iso import PARSERS
@@ -39,6 +42,59 @@ def comparison(op: ComparisonOp, left: SqlType | None, right: SqlType | None) ->
         return test
     first, second = of_left or _unchanged, of_right or _unchanged
     return lambda value, other: test(first(value), second(other))
+
+
+def compared_columns(op: ComparisonOp, left: SqlType | None, right: SqlType | None) -> ColumnBody | None:
+    """Return the comparison of whole columns (see `ColumnBody`), false for NULL; None if there is none."""
+    kernel = _KERNELS.get(op)
+    if kernel is None or left is None or right is None:
+        return None
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return partial(_compared_decimals, kernel) if {left, right}.isdisjoint(_NO_DECIMALS) else None
+    if t.DOUBLE in (left, right):
+        # NaN differs from everything in Arrow, and from nothing here.
+        if op is ComparisonOp.NOT_EQUAL or not {left, right} <= {t.INTEGER, t.DOUBLE}:
+            return None
+    elif not ({left, right} <= {t.INTEGER, t.BIGINT} or (left == right and left in _COMPARED)):
+        return None
+    is_order = left == t.STRING and kernel not in ("equal", "not_equal")
+
+    def compare(first: Any, second: Any) -> Any:
+        if is_order and not late.texts.is_ascii(first, second):
+            return None
+        return late.pc.fill_null(getattr(late.pc, kernel)(first, second), False)
+
+    return compare
+
+
+def _compared_decimals(kernel: str, first: Any, second: Any) -> Any:
+    left, right = late.numbers.unscaled(first), late.numbers.unscaled(second)
+    if left is None or right is None:
+        return None
+    scale = max(left[1], right[1])
+    if any(late.numbers.largest(values) > 10 ** (18 - scale + own) for values, own in (left, right)):
+        return None
+    found = getattr(late.np, kernel)(*(values * 10 ** (scale - own) for values, own in (left, right)))
+    return late.pc.fill_null(late.numbers.array_of(found, first, second), False)
+
+
+def contained_columns(value: SqlType | None, known: frozenset[Any]) -> Callable[[Any], Any] | None:
+    """Return whether the values of a column are some constants; None if there is no column body."""
+    if value not in (t.INTEGER, t.BIGINT, t.STRING):
+        return None
+    return lambda array: late.pc.is_in(array, value_set=late.pa.array([*known], array.type))
+
+
+_KERNELS: Mapping[ComparisonOp, str] = {
+    ComparisonOp.EQUAL: "equal",
+    ComparisonOp.NOT_EQUAL: "not_equal",
+    ComparisonOp.LESS_THAN: "less",
+    ComparisonOp.LESS_THAN_OR_EQUAL: "less_equal",
+    ComparisonOp.GREATER_THAN: "greater",
+    ComparisonOp.GREATER_THAN_OR_EQUAL: "greater_equal",
+}
+_COMPARED = frozenset((t.STRING, t.BOOLEAN, t.DATE, t.TIME, t.TIMESTAMP))
+_NO_DECIMALS = frozenset((t.DOUBLE, t.STRING))
 
 
 def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> Callable[[Any], Any] | None:
@@ -132,6 +188,81 @@ def arithmetic(op: ArithmeticOp, left: SqlType | None, right: SqlType | None, re
             return compute
         return lambda first, second: compute(float(first), float(second))
     return _wrapped(_INTEGER[op], 32 if result == t.INTEGER else 64)
+
+
+def arithmetic_columns(
+    op: ArithmeticOp, left: SqlType | None, right: SqlType | None, result: SqlType | None
+) -> ColumnBody | None:
+    """Return an operator on whole columns (see `ColumnBody`) without NULL; None if there is none."""
+    kernel = _ARITHMETIC_KERNELS.get(op)
+    if isinstance(result, Decimal):
+        if op in (ArithmeticOp.DIVIDE, ArithmeticOp.MODULUS) or kernel is None:
+            return None
+        return partial(_decimal_columns, op, kernel, result)
+    if result == t.DOUBLE:
+        return partial(_double_columns, op) if {left, right} <= {t.INTEGER, t.DOUBLE} else None
+    if op is ArithmeticOp.MODULUS:
+        return partial(_remainder_columns, result)
+    return None if kernel is None else partial(_integer_columns, kernel, result)
+
+
+def negation_columns(sql_type: SqlType | None) -> Callable[[Any], Any] | None:
+    """Return the unary minus of a column; None if there is no column body."""
+    if sql_type in (t.INTEGER, t.BIGINT):
+        return lambda array: late.pc.negate(array)
+    return (lambda array: late.pc.negate(array)) if sql_type == t.DOUBLE else None
+
+
+def _integer_columns(kernel: str, result: SqlType | None, first: Any, second: Any) -> Any:
+    kind = late.pa.int32() if result == t.INTEGER else late.pa.int64()
+    # The kernels that are not checked wrap as Java does.
+    return getattr(late.pc, kernel)(late.pc.cast(first, kind), late.pc.cast(second, kind))
+
+
+def _remainder_columns(result: SqlType | None, first: Any, second: Any) -> Any:
+    values, divisors = late.numbers.values_of(first), late.numbers.values_of(second)
+    if not late.np.all(divisors):
+        return None
+    kind = late.np.int32 if result == t.INTEGER else late.np.int64
+    return late.pa.array(late.np.fmod(values, divisors, dtype=kind))
+
+
+def _double_columns(op: ArithmeticOp, first: Any, second: Any) -> Any:
+    values, others = late.numbers.values_of(first), late.numbers.values_of(second)
+    with late.np.errstate(all="ignore"):
+        return late.pa.array(getattr(late.np, _DOUBLE_KERNELS[op])(values, others, dtype=late.np.float64))
+
+
+def _decimal_columns(op: ArithmeticOp, kernel: str, result: Decimal, first: Any, second: Any) -> Any:
+    left, right = late.numbers.unscaled(first), late.numbers.unscaled(second)
+    if left is None or right is None:
+        return None
+    (values, scale), (others, other_scale) = left, right
+    if op is ArithmeticOp.MULTIPLY:
+        scale += other_scale
+        if late.numbers.largest(values) * late.numbers.largest(others) > _SAFE:
+            return None
+    else:
+        common = max(scale, other_scale)
+        own, other = 10 ** (common - scale), 10 ** (common - other_scale)
+        if late.numbers.largest(values) * own + late.numbers.largest(others) * other > _SAFE:
+            return None
+        values, others, scale = values * own, others * other, common
+    found = late.numbers.rescaled(getattr(late.np, kernel)(values, others), scale, result.scale)
+    return None if found is None else late.numbers.decimals(found, result.precision, result.scale)
+
+
+_SAFE = 10**18
+_ARITHMETIC_KERNELS: Mapping[ArithmeticOp, str] = {
+    ArithmeticOp.ADD: "add",
+    ArithmeticOp.SUBTRACT: "subtract",
+    ArithmeticOp.MULTIPLY: "multiply",
+}
+_DOUBLE_KERNELS: Mapping[ArithmeticOp, str] = {
+    **_ARITHMETIC_KERNELS,
+    ArithmeticOp.DIVIDE: "divide",
+    ArithmeticOp.MODULUS: "fmod",
+}
 
 
 def negation(sql_type: SqlType | None) -> Callable[[Any], Any]:

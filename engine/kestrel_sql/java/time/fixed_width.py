@@ -26,6 +26,8 @@ class Layout:
     units: tuple[str, ...]
     has_date: bool
     has_time: bool
+    parts: tuple[str | bytes, ...]
+    """The units, and what is between them as bytes."""
 
     def write(self, days: int, nanos: int) -> str | None:
         """Write a date (days since 1970-01-01) and a time of day (ns); None outside of the years 1 to 9999."""
@@ -66,9 +68,21 @@ _LAST = date.max.toordinal()
 @lru_cache(maxsize=1024)
 def layout_of(pattern: str) -> Layout | None:
     """Return the layout of a pattern; None unless it has a complete date, the first units of a time, or both."""
+    layout = any_layout_of(pattern)
+    if layout is None:
+        return None
+    dates = [unit for unit in _DATE if unit in layout.units]
+    times = [unit for unit in _TIME if unit in layout.units]
+    return layout if len(dates) in (0, len(_DATE)) and times == list(_TIME[: len(times)]) else None
+
+
+@lru_cache(maxsize=1024)
+def any_layout_of(pattern: str) -> Layout | None:
+    """Return the layout of a pattern of these units, whichever it has; it is complete enough for writing."""
     template: list[str] = []
     expression: list[str] = []
     units: list[str] = []
+    parts: list[str | bytes] = []
     at = 0
     while at < len(pattern):
         token = _TOKEN.match(pattern, at)
@@ -80,19 +94,14 @@ def layout_of(pattern: str) -> Layout | None:
             literal = token["quoted"] or token["plain"]
             template.append(literal.replace("{", "{{").replace("}", "}}"))
             expression.append(re.escape(literal))
+            parts.append(literal.encode())
         elif unit in units or unit not in _DATE + _TIME:
             return None
         else:
             units.append(unit)
+            parts.append(unit)
             template.append(f"{{{unit}:0{len(unit)}d}}")
             expression.append(f"([0-9]{{{len(unit)}}})")
-    return _checked(
-        Layout("".join(template), re.compile("".join(expression)), tuple(units), "yyyy" in units, "HH" in units)
-    )
-
-
-def _checked(layout: Layout) -> Layout | None:
-    """Return the layout if its date is complete and its time lacks at most its last units, else None."""
-    dates = [unit for unit in _DATE if unit in layout.units]
-    times = [unit for unit in _TIME if unit in layout.units]
-    return layout if len(dates) in (0, len(_DATE)) and times == list(_TIME[: len(times)]) and layout.units else None
+    compiled = re.compile("".join(expression))
+    is_date, is_time = any(unit in _DATE for unit in units), any(unit in _TIME for unit in units)
+    return Layout("".join(template), compiled, tuple(units), is_date, is_time, tuple(parts)) if units else None

@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
+from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.spark.io.columns import to_list
 
 Answer = TypeVar("Answer")
 

@@ -1,119 +1,19 @@
-"""Columns of rows that come from Arrow and go back to it, and become lists only when a step asks for their values."""
+"""The rows of relations from Arrow batches, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_array
+from kestrel_sql.arrow.types import arrow_struct
+from kestrel_sql.dataflow.arrow_cells import Arrow, Numbers, chosen, numbers_of
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Part, Rows, Schema
-from kestrel_sql.expressions.columns import Column
+from kestrel_sql.dataflow.rows import Indices, Part, Rows
 from kestrel_sql.spark.envelope import parts_of, struct_column
-from kestrel_sql.spark.io.columns import taken, to_array, to_list
-from kestrel_sql.spark.types import arrow_struct
 from kestrel_sql.types.schema import Column as SchemaColumn
-
-Numbers = npt.NDArray[np.int64]
-
-_NOTHING = -1
-"""The index of NULL."""
-
-
-class Arrow:
-    """The values of a column as an Arrow array, of which some are taken when they are first asked for."""
-
-    __slots__ = ("_values", "at", "whole")
-
-    def __init__(self, array: pa.Array, at: Indices | None = None) -> None:
-        self.whole, self.at = array, None if isinstance(at, range) and len(at) == len(array) else at
-        self._values: Column | None = None
-
-    @property
-    def array(self) -> pa.Array:
-        """The values."""
-        if self.at is not None:
-            self.whole, self.at = _form_of(self.at).of(self.whole), None
-        return self.whole
-
-    def values(self) -> Column:
-        """Return the values."""
-        if self._values is None:
-            self._values = to_list(self.array)
-        return self._values
-
-    def take(self, at: Indices) -> Cells:
-        """Return the values at some indices."""
-        return Arrow(self.whole, at if self.at is None else _chosen(numbers_of(self.at)[numbers_of(at)]))
-
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
-        """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
-        given = [[_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)] for own in sources]
-        places = numbers_of(at)
-        if any(own[0].at is not None for own in given):
-            starts = np.cumsum([0, *(len(own[0].whole) for own in given)])
-            known = [start + own[0].indices() for start, own in zip(starts, given, strict=False)]
-            stored = starts[-1] + np.arange(len(more))
-            places = np.where(places < 0, _NOTHING, np.concatenate([*known, stored])[places])
-        picked = _chosen(places)
-        arrays = [[own[place].whole for own in given] for place in range(len(columns))]
-        for place, column in enumerate(columns if more else ()):
-            arrays[place].append(to_array([row[place] for row in more], column))
-        return [Arrow(own[0] if len(own) == 1 else pa.concat_arrays(own), picked) for own in arrays]
-
-    def indices(self) -> Numbers:
-        """The indices of the values in the whole array."""
-        return np.arange(len(self.whole)) if self.at is None else numbers_of(self.at)
-
-
-def _as_arrow(cells: Cells, column: SchemaColumn) -> Arrow:
-    return cells if isinstance(cells, Arrow) else Arrow(to_array(cells.values(), column))
-
-
-class _Form:
-    """Indices as Arrow takes them, made once for all columns."""
-
-    __slots__ = ("_indices", "_start", "numbers")
-
-    def __init__(self, numbers: Numbers) -> None:
-        self.numbers, self._start, self._indices = numbers, 0, None
-        if len(numbers) and (numbers[0] < 0 or not (np.diff(numbers) == 1).all()):
-            missing = numbers < 0
-            self._indices = pa.array(numbers, mask=missing if missing.any() else None)
-        elif len(numbers):
-            self._start = int(numbers[0])
-
-    def of(self, array: pa.Array) -> pa.Array:
-        """Return the values at the indices, without a copy if those are consecutive; NULL at -1."""
-        if self._indices is None:
-            return array.slice(self._start, len(self.numbers))
-        return taken(array, self._indices)
-
-
-def _form_of(at: Indices) -> _Form:
-    if not isinstance(at, Chosen):
-        return _Form(np.asarray(at, dtype=np.int64))
-    if at.form is None:
-        at.form = _Form(np.asarray(at, dtype=np.int64))
-    found: _Form = at.form
-    return found
-
-
-def _chosen(numbers: Numbers) -> Chosen:
-    """Indices as those of a carrier, whose list nobody needs."""
-    found = Chosen(())
-    found.form = _Form(numbers)
-    return found
-
-
-def numbers_of(at: Indices) -> Numbers:
-    """Return indices as an array."""
-    if isinstance(at, range):
-        return np.arange(at.start, at.stop, dtype=np.int64)
-    return _form_of(at).numbers
 
 
 def _part_at(structs: pa.StructArray, at: Indices) -> Part:
@@ -135,8 +35,8 @@ def structs_of(part: Part, columns: Sequence[SchemaColumn]) -> pa.StructArray:
     kind = arrow_struct(columns)
     mask = None if part.present is None else pa.array([not there for there in part.present], pa.bool_())
     arrays = [
-        cells.array if isinstance(cells, Arrow) else to_array(cells.values(), column)
-        for cells, column in zip(part.cells, columns, strict=True)
+        array if (array := cells.array) is not None and array.type == field.type else to_array(cells.values(), column)
+        for cells, column, field in zip(part.cells, columns, kind if columns else (), strict=True)
     ]
     if not columns:
         arrays = [pa.nulls(part.size, field.type) for field in kind]
@@ -164,7 +64,7 @@ def relation_rows(batch: pa.RecordBatch, relation: Relation, own: Numbers) -> Ro
 def _indices(own: Numbers, size: int) -> Indices:
     if len(own) == size and (np.diff(own) == 1).all():
         return range(size)
-    found = _chosen(own)
+    found = chosen(own)
     found.extend(own.tolist())
     return found
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import array_of
+from kestrel_sql.arrow.values import row_converter, to_arrow_value
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import Message, message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.spark.envelope import struct_field
-from kestrel_sql.spark.io.columns import array_of
 from kestrel_sql.spark.io.source_reader import Read
-from kestrel_sql.spark.values import row_converter, to_arrow_value
 
 
 class IngestionReader:

@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import array_of, to_list
+from kestrel_sql.arrow.types import to_arrow
+from kestrel_sql.arrow.values import to_arrow_value
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainError
 from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
 from kestrel_sql.formats.table import decoder, encoder
-from kestrel_sql.spark.io.columns import array_of, to_list
-from kestrel_sql.spark.types import is_carried, to_arrow
-from kestrel_sql.spark.values import to_arrow_value
+from kestrel_sql.types.carried import is_carried
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_list, to_rows
 from kestrel_sql.dataflow.graph import SinkWrite
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING, failed, json_row
 from kestrel_sql.errors import SerdeError
@@ -18,7 +19,6 @@ from kestrel_sql.formats.windowed_columns import join_all
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import to_list, to_rows
 from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_list
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of, failed
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.spark.envelope import struct_field
-from kestrel_sql.spark.io.columns import to_list
 from kestrel_sql.spark.io.serdes import Errors, Mask, SerdeReader
-from kestrel_sql.spark.types import to_arrow
 
 
 @dataclass(frozen=True, slots=True)

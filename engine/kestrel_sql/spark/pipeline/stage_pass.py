@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kestrel_sql.dataflow.arrow_cells import Arrow, numbers_of
 from kestrel_sql.dataflow.graph import Chain
 from kestrel_sql.dataflow.rows import Cells, Entry, Part, Rows
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, HEADERS, LOG, LOG_ONLY, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
-from kestrel_sql.spark.io.cells import Arrow, numbers_of, relation_rows, relation_structs
+from kestrel_sql.spark.io.cells import relation_rows, relation_structs
 from kestrel_sql.spark.io.columns import values_at
 from kestrel_sql.spark.io.topics import empty_lists
 

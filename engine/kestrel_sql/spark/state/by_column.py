@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_array, to_list, to_rows
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
@@ -25,7 +27,7 @@ from kestrel_sql.operators.number_columns import Flags, Numbers, States, Values,
 from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.operators.state_codec import homes_of
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at, small
 from kestrel_sql.spark.state.closed_windows import ClosedWindows, merged, ranks_of
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
@@ -41,7 +43,6 @@ from kestrel_sql.spark.state.column_rows import (
 )
 from kestrel_sql.spark.state.grouped_rows import Grouped, GroupObjects, Shares
 from kestrel_sql.spark.state.key_names import KeyNames
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.sql_types import Primitive
 
 OUTPUTS_IN_MEMORY = 1 << 18

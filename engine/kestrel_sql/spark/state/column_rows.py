@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import from_rows
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.number_columns import Flags, Numbers
 from kestrel_sql.operators.operator import MOST_OUTPUTS, Output
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
-from kestrel_sql.spark.io.columns import child_ordinals, from_rows, ordinal_order, small
+from kestrel_sql.spark.io.columns import child_ordinals, ordinal_order, small
 
 MIN_ROWS = 64
 """From this many rows of a relation on, whole columns are cheaper than single rows."""

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import array_of, to_list
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.formats.bulk.codec import buffers_of
-from kestrel_sql.spark.io.columns import array_of, to_list
-from kestrel_sql.spark.types import is_carried, to_arrow
 from kestrel_sql.types import sql_types as t
+from kestrel_sql.types.carried import is_carried
 from kestrel_sql.types.schema import Column
 
 _SEED = 42

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_list, to_rows
 from kestrel_sql.dataflow.keys import EncodedKey
-from kestrel_sql.spark.io.columns import to_list, to_rows
 from kestrel_sql.spark.io.serdes import SerdeWriter
 
 _MANY = 512

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import QueryError
@@ -18,7 +19,6 @@ from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, rows_of, struct_field, struct_text
 from kestrel_sql.spark.state.widening import widenings
-from kestrel_sql.spark.types import to_arrow
 
 PLAN = "plan"
 """The member of a page's blob with the fingerprint of the level that wrote it.

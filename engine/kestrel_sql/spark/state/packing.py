@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kestrel_sql.arrow.columns import to_rows
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG_ONLY, parts_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.blobs import BLOB, in_chunks, read_rows, write_rows
-from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, to_rows, widened
+from kestrel_sql.spark.io.columns import child_ordinals, rows_at, small, widened
 from kestrel_sql.spark.state.hashing import can_hash, hash_rows
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.topics.partitioner import partition_of

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
 from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish
@@ -17,7 +18,7 @@ from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.operator import Results, State, Window
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY
 from kestrel_sql.spark.io.cells import relation_rows, relation_structs
-from kestrel_sql.spark.io.columns import ordinal_order, rows_at, to_list
+from kestrel_sql.spark.io.columns import ordinal_order, rows_at
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import Made, can_run, enveloped, positions_of
 from kestrel_sql.spark.state.level import Level

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_rows
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, greatest
@@ -17,7 +18,7 @@ from kestrel_sql.operators.aggregates.sessions import END, GROUP, START, Session
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import Output, Row, State
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import rows_at, to_rows
+from kestrel_sql.spark.io.columns import rows_at
 from kestrel_sql.spark.state.by_column import ColumnAggregate
 from kestrel_sql.spark.state.column_rows import (
     FAR_MS,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_array, to_list, to_rows
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
@@ -18,7 +19,7 @@ from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import rows_at, to_array, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at
 from kestrel_sql.spark.state.column_rows import (
     MANY_ROWS,
     Made,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.operators.operator import Scope, State
 from kestrel_sql.operators.row_keys import unpack_key
@@ -27,7 +28,6 @@ from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
 

@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.spark.io import columns
-from kestrel_sql.spark.io.columns import array_of, from_rows, rows_at, to_list, to_rows, values_at
+from kestrel_sql.arrow import columns
+from kestrel_sql.arrow.columns import array_of, from_rows, to_list, to_rows
+from kestrel_sql.spark.io.columns import rows_at, values_at
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk import json_read as bulk_json
@@ -16,7 +17,6 @@ from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.spark.io.serdes import PART, WORTHWHILE, SerdeReader, SerdeWriter
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.sql.parse.parser import parse_columns
 
 FORMATS = {

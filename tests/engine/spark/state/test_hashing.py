@@ -7,8 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.spark.state.hashing import hash_row, hash_rows
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, Array, Decimal, Field, Struct
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kestrel_sql.arrow.columns import from_rows
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.plan.step import FormatInfo
-from kestrel_sql.spark.io.columns import from_rows
 from kestrel_sql.spark.state.key_names import _MANY, KeyNames
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, STRING, SqlType

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Row, Scope
@@ -19,7 +20,6 @@ from kestrel_sql.spark.state.level import PLAN
 from kestrel_sql.spark.state.packing import task_page
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import write_pages
-from kestrel_sql.spark.types import to_arrow
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER

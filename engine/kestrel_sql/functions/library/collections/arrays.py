@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import later
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.functions.values.equality import distinct, equality_key, sort_key
@@ -12,7 +15,19 @@ from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size, size
 from kestrel_sql.java.letters import upper
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import whole
-from kestrel_sql.types.sql_types import BYTES, DATE, INTEGER, TIME, TIMESTAMP, Array, Decimal, Primitive, SqlType
+from kestrel_sql.types.sql_types import (
+    BIGINT,
+    BYTES,
+    DATE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Primitive,
+    SqlType,
+)
 
 Items = list[Any] | None
 _NO_TEXT = frozenset((BYTES, DATE, TIME, TIMESTAMP))
@@ -26,7 +41,18 @@ def _is_ordered(types: CallTypes) -> bool:
     return isinstance(_item(types), Primitive | Decimal)
 
 
-@scalar("(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_concat")
+def _concat_columns(first: Any, second: Any) -> Any:
+    if not isinstance(first, late.pa.Array) or first.null_count or second.null_count or first.type != second.type:
+        return None
+    return late.lists.concatenated(first, second, MAX_ITEMS)
+
+
+@scalar(
+    "(left ARRAY<T>, right ARRAY<T>) -> ARRAY<T>",
+    nulls=Nulls.BODY,
+    display_name="array_concat",
+    columns=_concat_columns,
+)
 def array_concat(first: Items, second: Items) -> Items:
     """Concatenate two arrays; a NULL array counts as empty.
 
@@ -37,7 +63,14 @@ def array_concat(first: Items, second: Items) -> Items:
     return sized([*first, *second])
 
 
-@scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY)
+def _contains_columns(arrays: Any, wanted: Any) -> Any:
+    if not isinstance(wanted, late.pa.Scalar) or not late.lists.is_exact(arrays.type.value_type):
+        return None
+    items = late.pc.equal(late.lists.items_of(arrays), wanted).fill_null(False)
+    return late.pa.array(late.lists.counts(arrays, items) > 0)
+
+
+@scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY, columns=_contains_columns)
 def array_contains(items: Items, wanted: Any) -> bool:
     """Return whether an array contains an item equal to `val`, which may be NULL; false for a NULL array.
 
@@ -46,7 +79,12 @@ def array_contains(items: Items, wanted: Any) -> bool:
     return equality_key(wanted) in map(equality_key, items or ())
 
 
-@scalar("(input ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_distinct")
+def _distinct_columns(arrays: Any) -> Any:
+    items = late.lists.items_of(arrays)
+    return late.lists.distinct(arrays) if late.lists.is_exact(items.type) and not items.null_count else None
+
+
+@scalar("(input ARRAY<T>) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_distinct", columns=_distinct_columns)
 def array_distinct(items: Items) -> Items:
     """Return an array without duplicates, in order of first appearance.
 
@@ -97,7 +135,23 @@ def array_remove(items: Items, victim: Any) -> Items:
     return None if items is None else [item for item in items if equality_key(item) != unwanted]
 
 
-@scalar("(array ARRAY<T>) -> STRING", "(array ARRAY<T>, delimiter STRING) -> STRING", nulls=Nulls.BODY, with_types=True)
+def _join_columns(types: CallTypes, arrays: Any, delimiter: Any = None) -> Any:
+    by = "," if delimiter is None else delimiter.as_py() if isinstance(delimiter, late.pa.Scalar) else None
+    items = late.lists.items_of(arrays)
+    if by is None or not by.isascii() or _item(types) != STRING or items.null_count or not late.texts.is_ascii(items):
+        return None
+    if arrays.null_count or not late.texts.fits(len(late.texts.data_of(items)) + len(items) * len(by)):
+        return None
+    return late.pc.binary_join(late.lists.with_items(arrays, items), by)
+
+
+@scalar(
+    "(array ARRAY<T>) -> STRING",
+    "(array ARRAY<T>, delimiter STRING) -> STRING",
+    nulls=Nulls.BODY,
+    with_types=True,
+    columns=_join_columns,
+)
 def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> str | None:
     """Join the items as strings, separated by a delimiter (a comma by default); NULL becomes `null`.
 
@@ -113,7 +167,7 @@ def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> s
     return sized(whole((delimiter or "").join([java_text(each, item) for each in items])))
 
 
-@scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY)
+@scalar("(array ARRAY<T>) -> INT", nulls=Nulls.BODY, columns=later(late.pc, "list_value_length"))
 def array_length(items: Items) -> int | None:
     """Return the number of items.
 
@@ -130,7 +184,20 @@ def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
     return choose(present, key=None if present and isinstance(present[0], int) else sort_key, default=None)
 
 
-@scalar("(input ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_max")
+def _extreme_columns(choose: str, types: CallTypes, arrays: Any) -> Any:
+    return late.lists.extremes(arrays, choose) if _item(types) in _WHOLE else None
+
+
+_WHOLE = (INTEGER, BIGINT)
+
+
+@scalar(
+    "(input ARRAY<T>) -> T",
+    nulls=Nulls.BODY,
+    with_types=True,
+    display_name="array_max",
+    columns=partial(_extreme_columns, "maximum"),
+)
 def array_max(types: CallTypes, items: Items) -> Any:
     """Return the greatest item; NULLs are ignored, and items that cannot be ordered are an error.
 
@@ -139,7 +206,13 @@ def array_max(types: CallTypes, items: Items) -> Any:
     return _extreme(max, types, items)
 
 
-@scalar("(input ARRAY<T>) -> T", nulls=Nulls.BODY, with_types=True, display_name="array_min")
+@scalar(
+    "(input ARRAY<T>) -> T",
+    nulls=Nulls.BODY,
+    with_types=True,
+    display_name="array_min",
+    columns=partial(_extreme_columns, "minimum"),
+)
 def array_min(types: CallTypes, items: Items) -> Any:
     """Return the least item; NULLs are ignored, and items that cannot be ordered are an error.
 
@@ -171,7 +244,14 @@ def array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") ->
     return present + [None] * (len(items) - len(present))
 
 
-@scalar("(in ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice")
+def _slice_columns(arrays: Any, start: Any, end: Any) -> Any:
+    if not all(isinstance(each, late.pa.Scalar) for each in (start, end)) or arrays.null_count:
+        return None
+    skipped, last = start.as_py() - 1, end.as_py()
+    return late.lists.sliced(arrays, skipped, last) if 0 <= skipped <= last else None
+
+
+@scalar("(in ARRAY<T>, from INT, to INT) -> ARRAY<T>", nulls=Nulls.BODY, display_name="slice", columns=_slice_columns)
 def slice_(items: Items, start: int | None, end: int | None) -> Items:
     """Return the items from one position to another, counted from 1; NULL if a position is outside of the array.
 

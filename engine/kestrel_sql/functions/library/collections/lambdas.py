@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
@@ -18,10 +19,17 @@ Entries = dict[Any, Any] | None
 Lambda = Callable[..., Any]
 
 
+def _transform_columns(arrays: Any, mapping: Lambda) -> Any:
+    items = late.lists.items_of(arrays)
+    found = mapping(late.lists.parents_of(arrays), items)
+    return None if found is None else late.lists.with_items(arrays, found)
+
+
 @scalar(
     "(array ARRAY<T>, function LAMBDA (T) => R) -> ARRAY<R>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
+    columns=_transform_columns,
     calls=zip,
     display_name="transform",
 )
@@ -33,10 +41,24 @@ def transform_array(items: Items, mapping: Lambda) -> Items:
     return None if items is None else [mapping(item) for item in items]
 
 
+def _hash_order(keys: tuple[Any, ...]) -> list[int] | None:
+    places = {key: at for at, key in enumerate(keys)}
+    return list(hash_map(places, DEFAULT_CAPACITY).values()) if len(places) == len(keys) else None
+
+
+def _transform_map_columns(maps: Any, key: Lambda, value: Lambda) -> Any:
+    parents, entries = late.lists.parents_of(maps), late.lists.entries_of(maps)
+    names, items = key(parents, *entries), value(parents, *entries)
+    if names is None or items is None or items.null_count:
+        return None
+    return late.lists.with_entries(maps, late.lists.offsets_of(maps), names, items, _hash_order)
+
+
 @scalar(
     "(map MAP<K, V>, biFunction1 LAMBDA (K, V) => R, biFunction2 LAMBDA (K, V) => T) -> MAP<R, T>",
     name="TRANSFORM",
     nulls=Nulls.BODY,
+    columns=_transform_map_columns,
     calls=dict.items,
     display_name="transform",
 )
@@ -65,10 +87,21 @@ def _keeps(keep: Lambda, *item: Any) -> bool:
     return bool(kept)
 
 
+def _filter_columns(arrays: Any, keep: Lambda) -> Any:
+    items = late.lists.items_of(arrays)
+    keeps = keep(late.lists.parents_of(arrays), items)
+    if keeps is None or keeps.null_count:
+        return None
+    kept, offsets = late.lists.kept(arrays, keeps)
+    mask = arrays.is_null() if arrays.null_count else None
+    return late.pa.ListArray.from_arrays(offsets, items.take(kept), mask=mask)
+
+
 @scalar(
     "(array ARRAY<T>, function LAMBDA (T) => BOOLEAN) -> ARRAY<T>",
     name="FILTER",
     nulls=Nulls.BODY,
+    columns=_filter_columns,
     calls=zip,
     display_name="filter",
 )
@@ -80,10 +113,21 @@ def filter_array(items: Items, keep: Lambda) -> Items:
     return None if items is None else [item for item in items if _keeps(keep, item)]
 
 
+def _filter_map_columns(maps: Any, keep: Lambda) -> Any:
+    names, items = late.lists.entries_of(maps)
+    keeps = keep(late.lists.parents_of(maps), names, items)
+    if keeps is None or keeps.null_count:
+        return None
+    kept, offsets = late.lists.kept(maps, keeps)
+    names, items = names.take(kept), items.take(kept)
+    return None if items.null_count else late.lists.with_entries(maps, offsets, names, items, _hash_order)
+
+
 @scalar(
     "(map MAP<K, V>, biFunction LAMBDA (K, V) => BOOLEAN) -> MAP<K, V>",
     name="FILTER",
     nulls=Nulls.BODY,
+    columns=_filter_map_columns,
     calls=dict.items,
     display_name="filter",
 )
@@ -115,10 +159,25 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda)
     return state
 
 
+def _reduce_columns(arrays: Any, initial: Any, step: Lambda) -> Any:
+    if isinstance(initial, late.pa.Scalar):
+        initial = late.pa.repeat(initial, len(arrays))
+    # A state that grows may become too large.
+    kind = initial.type
+    if initial.null_count or not late.pa.types.is_primitive(kind):
+        return None
+    return late.lists.reduced(arrays, initial, step, _FEW)
+
+
+_FEW = 32
+"""The most items that a whole column is reduced with: each takes a call of the lambda for all rows."""
+
+
 @scalar(
     "(list ARRAY<T>, initialState S, biFunction LAMBDA (S, T) => S) -> S",
     name="REDUCE",
     nulls=Nulls.BODY,
+    columns=_reduce_columns,
     display_name="reduce",
 )
 def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:

@@ -10,6 +10,8 @@ import math
 import random as randomness
 from collections.abc import Callable
 
+from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import later
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.letters import lower
@@ -149,7 +151,7 @@ def sinh(value: float) -> float:
     return _real(fdlibm.sinh, value)
 
 
-@scalar(*_REAL, display_name="sqrt")
+@scalar(*_REAL, display_name="sqrt", columns=later(late.pc, "sqrt"))
 def sqrt(value: float) -> float:
     """Return the square root; NaN for negative values.
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import later
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import saturating_int
 from kestrel_sql.functions.values.equality import sort_key
@@ -49,7 +51,18 @@ def _has_fraction(value: float) -> bool:
     return value != 0 and abs(value) < _NO_FRACTION
 
 
-@scalar(*_WHOLE, "(val DOUBLE) -> DOUBLE", "(val DECIMAL(p,s)) -> DECIMAL(p,s)", display_name="Abs", with_types=True)
+def _abs_columns(types: CallTypes, array: Any) -> Any:
+    return late.pc.abs(array)  # The kernel that is not checked keeps the smallest INT as Java does.
+
+
+@scalar(
+    *_WHOLE,
+    "(val DOUBLE) -> DOUBLE",
+    "(val DECIMAL(p,s)) -> DECIMAL(p,s)",
+    display_name="Abs",
+    with_types=True,
+    columns=_abs_columns,
+)
 def abs_(types: CallTypes, value: float | decimal.Decimal) -> float | decimal.Decimal:
     """Return the absolute value; the smallest INT and BIGINT stay negative, as in Java.
 
@@ -60,7 +73,7 @@ def abs_(types: CallTypes, value: float | decimal.Decimal) -> float | decimal.De
     return wrap_integer(abs(value), 32 if types.returns == INTEGER else 64) if isinstance(value, int) else abs(value)
 
 
-@scalar(*_WHOLE, name="CEIL", display_name="Ceil")
+@scalar(*_WHOLE, name="CEIL", display_name="Ceil", columns=lambda array: array)
 def ceil_whole(value: int) -> int:
     """Return an integer unchanged.
 
@@ -69,7 +82,7 @@ def ceil_whole(value: int) -> int:
     return value
 
 
-@scalar("(val DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil")
+@scalar("(val DOUBLE) -> DOUBLE", name="CEIL", display_name="Ceil", columns=later(late.pc, "ceil"))
 def ceil_double(value: float) -> float:
     """Round up to an integer; NaN and the infinities stay.
 
@@ -98,7 +111,7 @@ def ceil_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _at_scale(_scaled(value, 0, decimal.ROUND_CEILING), types.returns)
 
 
-@scalar(*_WHOLE, name="FLOOR", display_name="Floor")
+@scalar(*_WHOLE, name="FLOOR", display_name="Floor", columns=lambda array: array)
 def floor_whole(value: int) -> int:
     """Return an integer unchanged.
 
@@ -107,7 +120,7 @@ def floor_whole(value: int) -> int:
     return value
 
 
-@scalar("(val DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor")
+@scalar("(val DOUBLE) -> DOUBLE", name="FLOOR", display_name="Floor", columns=later(late.pc, "floor"))
 def floor_double(value: float) -> float:
     """Round down to an integer; NaN and the infinities stay.
 

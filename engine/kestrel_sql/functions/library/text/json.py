@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
@@ -31,13 +32,23 @@ def extractjsonfield(json: str, path: str) -> str | None:
 
     Example: EXTRACTJSONFIELD('{"a": {"b": [10, 2.50]}}', '$.a.b[1]') -> '2.50'
     """
-    node = parse_json(json)
+    node = _document(json)
     for token in path_tokens(path):
         node = _step(node, token)
         if node is MISSING:
             return None
     # ksqlDB takes a blank text for a missing value, whose own text is empty.
     return "" if node is MISSING else _json_text(node)
+
+
+def _document(json: str) -> Any:
+    """Parse JSON that nobody changes: several fields of one document are mostly wanted."""
+    return _short_document(json) if len(json) <= _SHORT else parse_json(json)
+
+
+_SHORT, _DOCUMENTS = 1_000, 4_096
+_short_document = lru_cache(maxsize=_DOCUMENTS)(parse_json)
+"""Holds more documents than a batch has rows."""
 
 
 def _step(node: Any, token: str) -> Any:

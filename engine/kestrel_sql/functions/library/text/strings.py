@@ -6,16 +6,21 @@ import hashlib
 import re
 from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
-from kestrel_sql.functions.values.size_limits import check_size, sized
+from kestrel_sql.functions.values.size_limits import MAX_SIZE, check_size, sized
 from kestrel_sql.java.hash_order import DEFAULT_CAPACITY
 from kestrel_sql.java.letters import lower, upper
 from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
 
-@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat")
+def _concat_columns(*parts: Any) -> Any:
+    return late.texts.joined("", *parts)
+
+
+@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat", columns=_concat_columns)
 def concat(*parts: str | None) -> str:
     """Concatenate strings and skip NULLs, as `||` does.
 
@@ -40,7 +45,12 @@ def _separated(parts: tuple[Any, ...]) -> Any:
     return None if separator is None else sized(separator.join([item for item in items if item is not None]))
 
 
-@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws")
+def _concat_ws_columns(separator: Any, *parts: Any) -> Any:
+    is_constant = isinstance(separator, late.pa.Scalar) and separator.as_py().isascii()
+    return late.texts.joined(separator.as_py(), *parts) if parts and is_constant else None
+
+
+@scalar("(inputs STRING...) -> STRING", nulls=Nulls.BODY, display_name="concat_ws", columns=_concat_ws_columns)
 def concat_ws(*parts: str | None) -> str | None:
     """Join strings with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
@@ -100,12 +110,20 @@ def _capital(word: str) -> str:
     return word[:1].upper() + word[1:] if word[:1] <= "\uffff" else word
 
 
+def _instr_columns(array: Any, part: Any, *places: Any) -> Any:
+    constant = isinstance(part, late.pa.Scalar) and not places
+    if not constant or not part.as_py() or not late.texts.is_ascii(array, part):
+        return None
+    return late.pc.fill_null(late.pc.add(late.pc.find_substring(array, part.as_py()), late.pa.scalar(1, "int32")), 0)
+
+
 @scalar(
     "(str STRING, substring STRING) -> INT",
     "(str STRING, substring STRING, position INT NOT NULL) -> INT",
     "(str STRING, substring STRING, position INT NOT NULL, occurrence INT NOT NULL) -> INT",
     nulls=Nulls.BODY,
     display_name="instr",
+    columns=_instr_columns,
 )
 def instr(text: str | None, part: str | None, position: int | None = 1, occurrence: int | None = 1) -> int:
     """Return the position of the `occurrence`th `substring` from `position` on, counted from 1; 0 if there is none.
@@ -140,7 +158,11 @@ def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
     return at if occurrence > 0 else -1
 
 
-@scalar("(input STRING) -> STRING", display_name="lcase")
+def _lcase_columns(array: Any) -> Any:
+    return late.pc.ascii_lower(array) if late.texts.is_ascii(array) else None
+
+
+@scalar("(input STRING) -> STRING", display_name="lcase", columns=_lcase_columns)
 def lcase(value: str) -> str:
     """Convert all letters to lower case.
 
@@ -149,7 +171,11 @@ def lcase(value: str) -> str:
     return lower(value)
 
 
-@scalar("(input STRING) -> STRING", display_name="ucase")
+def _ucase_columns(array: Any) -> Any:
+    return late.pc.ascii_upper(array) if late.texts.is_ascii(array) else None
+
+
+@scalar("(input STRING) -> STRING", display_name="ucase", columns=_ucase_columns)
 def ucase(value: str) -> str:
     """Convert all letters to upper case.
 
@@ -158,7 +184,11 @@ def ucase(value: str) -> str:
     return upper(value)
 
 
-@scalar("(input STRING) -> INT", name="LEN", display_name="len")
+def _len_columns(array: Any) -> Any:
+    return late.pc.binary_length(array) if late.texts.is_ascii(array) else None
+
+
+@scalar("(input STRING) -> INT", name="LEN", display_name="len", columns=_len_columns)
 def len_text(value: str) -> int:
     """Return the length in UTF-16 units.
 
@@ -191,7 +221,26 @@ _PADS = (
 )
 
 
-@scalar(*_PADS, display_name="LPad")
+def _lpad_columns(array: Any, length: Any, padding: Any) -> Any:
+    return _padded(array, length, padding, "ascii_lpad")
+
+
+def _rpad_columns(array: Any, length: Any, padding: Any) -> Any:
+    return _padded(array, length, padding, "ascii_rpad")
+
+
+def _padded(array: Any, length: Any, padding: Any, kernel: str) -> Any:
+    """Pad texts of ASCII that are not longer than wanted with one character."""
+    constants = all(isinstance(each, late.pa.Scalar) for each in (length, padding)) and array.type == late.pa.string()
+    if not constants or len(padding.as_py()) != 1 or not late.texts.is_ascii(array, padding):
+        return None
+    most = late.pc.max(late.pc.binary_length(array)).as_py() or 0
+    if not most <= length.as_py() <= MAX_SIZE:
+        return None
+    return getattr(late.pc, kernel)(array, length.as_py(), padding.as_py())
+
+
+@scalar(*_PADS, display_name="LPad", columns=_lpad_columns)
 def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the left with `padding`, or truncate on the right, to `targetLen`.
 
@@ -206,7 +255,7 @@ def lpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes |
     return None if filling is None else _joined((filling + given)[:length])
 
 
-@scalar(*_PADS, display_name="RPad")
+@scalar(*_PADS, display_name="RPad", columns=_rpad_columns)
 def rpad(value: str | bytes, length: int, padding: str | bytes) -> str | bytes | None:
     """Pad on the right with `padding`, or truncate, to `targetLen`.
 
@@ -229,7 +278,16 @@ def _joined(value: str | bytes) -> str | bytes:
     return whole(value) if isinstance(value, str) else value
 
 
-@scalar("(str STRING, oldStr STRING, newStr STRING) -> STRING", display_name="replace")
+def _replace_columns(array: Any, old: Any, new: Any) -> Any:
+    if not all(isinstance(each, late.pa.Scalar) for each in (old, new)) or not late.texts.is_ascii(array, old, new):
+        return None
+    size = len(late.texts.data_of(array)) * max(len(new.as_py()), 1)
+    if not old.as_py() or not late.texts.fits(size):
+        return None
+    return late.pc.replace_substring(array, old.as_py(), new.as_py())
+
+
+@scalar("(str STRING, oldStr STRING, newStr STRING) -> STRING", display_name="replace", columns=_replace_columns)
 def replace(value: str, old: str, new: str) -> str:
     """Replace every `oldStr` by `newStr`; an empty `oldStr` matches between all characters.
 
@@ -242,7 +300,13 @@ def replace(value: str, old: str, new: str) -> str:
     return whole(given.replace(wanted, other))
 
 
-@scalar("(string STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split")
+def _split_columns(array: Any, delimiter: Any) -> Any:
+    if not isinstance(delimiter, late.pa.Scalar) or not delimiter.as_py() or not late.texts.is_ascii(array, delimiter):
+        return None
+    return late.pc.split_pattern(array, delimiter.as_py())
+
+
+@scalar("(string STRING, delimiter STRING) -> ARRAY<STRING>", display_name="split", columns=_split_columns)
 def split(value: str, delimiter: str) -> list[str]:
     r"""Split at every `delimiter` and keep empty parts; an empty delimiter splits into characters.
 
@@ -294,12 +358,24 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
     return hash_map(dict(reversed(merged.items())), DEFAULT_CAPACITY)
 
 
+def _substring_columns(array: Any, position: Any, length: Any = None) -> Any:
+    constants = [each for each in (position, length) if each is not None]
+    if not all(isinstance(each, late.pa.Scalar) for each in constants) or array.type != late.pa.string():
+        return None
+    at, size = position.as_py(), None if length is None else length.as_py()
+    if not late.texts.is_ascii(array) or (size is not None and not (at >= 0 and 0 <= size <= MAX_SIZE >= at)):
+        return None
+    start = at if at < 0 else max(at - 1, 0)
+    return late.pc.utf8_slice_codeunits(array, start, None if size is None else start + size)
+
+
 @scalar(
     "(str STRING, pos INT) -> STRING",
     "(str STRING, pos INT, length INT) -> STRING",
     "(bytes BYTES, pos INT) -> BYTES",
     "(bytes BYTES, pos INT, length INT) -> BYTES",
     display_name="substring",
+    columns=_substring_columns,
 )
 def substring(value: str | bytes, position: int, length: int | None = None) -> str | bytes:
     """Return the part from `pos` on, at most `length` long; a negative `pos` counts from the end, 0 means 1.
@@ -313,7 +389,11 @@ def substring(value: str | bytes, position: int, length: int | None = None) -> s
     return _joined(given[start : max(start, end)])
 
 
-@scalar("(input STRING) -> STRING", display_name="trim")
+def _trim_columns(array: Any) -> Any:
+    return late.pc.ascii_trim(array, " ") if late.texts.is_plain(array) else None
+
+
+@scalar("(input STRING) -> STRING", display_name="trim", columns=_trim_columns)
 def trim(value: str) -> str:
     r"""Remove spaces and control characters at both ends.
 

@@ -6,11 +6,14 @@ Patterns are those of `java.time.format.DateTimeFormatter`, except in PARSE_DATE
 from __future__ import annotations
 
 import time
+from functools import partial
+from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
-from kestrel_sql.java.time.fixed_width import layout_of
+from kestrel_sql.java.time.fixed_width import any_layout_of, layout_of
 from kestrel_sql.java.time.simple_date_format import parse_simple_date
 from kestrel_sql.types.time_units import DAY_MS, UNIT_MS
 
@@ -24,7 +27,19 @@ def _shifted(date: int, span: int) -> int:
     return abs(millis) // DAY_MS * (1 if millis >= 0 else -1)
 
 
-@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd")
+def _shifted_columns(sign: int, unit: Any, interval: Any, dates: Any) -> Any:
+    if not isinstance(interval, late.pa.Scalar):
+        return None
+    span = sign * interval.as_py() * UNIT_MS[unit.as_py()]
+    days = late.numbers.values_of(dates).astype(late.np.int64) + span // DAY_MS
+    if span % DAY_MS or not late.numbers.within(days, INT_MIN, INT_MAX):
+        return None
+    return late.numbers.array_of(days.astype(late.np.int32), dates)
+
+
+@scalar(
+    "(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="dateadd", columns=partial(_shifted_columns, 1)
+)
 def dateadd(unit: str, interval: int, date: int) -> int:
     """Add `interval` units, such as DAYS or HOURS, to a date; a partial day is rounded toward 1970-01-01.
 
@@ -33,7 +48,11 @@ def dateadd(unit: str, interval: int, date: int) -> int:
     return _shifted(date, interval * UNIT_MS[unit])
 
 
-@scalar("(unit INTERVALUNIT, interval INT, date DATE) -> DATE", display_name="datesub")
+@scalar(
+    "(unit INTERVALUNIT, interval INT, date DATE) -> DATE",
+    display_name="datesub",
+    columns=partial(_shifted_columns, -1),
+)
 def datesub(unit: str, interval: int, date: int) -> int:
     """Subtract `interval` units, such as DAYS or HOURS, from a date; a partial day is rounded toward 1970-01-01.
 
@@ -75,7 +94,15 @@ def _to_int(value: int) -> int:
     return value
 
 
-@scalar("(date DATE, formatPattern STRING) -> STRING", display_name="format_date")
+def _format_columns(dates: Any, pattern: Any) -> Any:
+    layout = any_layout_of(pattern.as_py()) if isinstance(pattern, late.pa.Scalar) else None
+    if layout is None or layout.has_time:
+        return None
+    missing = dates.is_null().to_numpy(zero_copy_only=False) if dates.null_count else None
+    return late.times.written(layout.parts, late.numbers.values_of(dates).astype(late.np.int64) * DAY_MS, missing)
+
+
+@scalar("(date DATE, formatPattern STRING) -> STRING", display_name="format_date", columns=_format_columns)
 def format_date(date: int, pattern: str) -> str:
     """Format a date with a pattern of Java's `DateTimeFormatter`; a field that a date lacks is an error.
 
@@ -84,7 +111,9 @@ def format_date(date: int, pattern: str) -> str:
     return java_time.format_date(date, pattern)
 
 
-@scalar("(epochDays INT NOT NULL, formatPattern STRING) -> STRING", display_name="datetostring")
+@scalar(
+    "(epochDays INT NOT NULL, formatPattern STRING) -> STRING", display_name="datetostring", columns=_format_columns
+)
 def datetostring(days: int, pattern: str) -> str:
     """Format the date `epochDays` after 1970-01-01 with a pattern of Java's `DateTimeFormatter`; prefer FORMAT_DATE.
 
@@ -93,7 +122,17 @@ def datetostring(days: int, pattern: str) -> str:
     return java_time.format_date(days, pattern)
 
 
-@scalar("(formattedDate STRING, formatPattern STRING) -> DATE", display_name="parse_date")
+def _parse_columns(texts: Any, pattern: Any) -> Any:
+    layout = layout_of(pattern.as_py()) if isinstance(pattern, late.pa.Scalar) else None
+    if layout is None or not layout.has_date or layout.has_time:
+        return None
+    millis = late.times.read(layout.parts, texts)
+    if millis is None or not late.numbers.within(millis, _GREGORIAN * DAY_MS, INT_MAX * DAY_MS):
+        return None
+    return late.pa.array(millis // DAY_MS, late.pa.int32())
+
+
+@scalar("(formattedDate STRING, formatPattern STRING) -> DATE", display_name="parse_date", columns=_parse_columns)
 def parse_date(text: str, pattern: str) -> int:
     """Parse a date with a pattern of Java's `SimpleDateFormat`; a time of day in the string is an error.
 

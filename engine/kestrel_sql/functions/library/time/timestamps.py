@@ -6,17 +6,31 @@ Patterns are those of `java.time.format.DateTimeFormatter`; zones are names and 
 from __future__ import annotations
 
 import time
+from functools import partial
+from typing import Any
 
+from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import LONG_MAX, LONG_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
-from kestrel_sql.java.time.zones import zone_of
+from kestrel_sql.java.time.fixed_width import any_layout_of, layout_of
+from kestrel_sql.java.time.zones import UTC, zone_of
 from kestrel_sql.types.time_units import UNIT_MS
 
 _DEFAULT_ZONE = "GMT"
 
 
-@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampadd")
+def _added_columns(sign: int, unit: Any, interval: Any, timestamps: Any) -> Any:
+    if not isinstance(interval, late.pa.Scalar):
+        return None
+    span = wrap_integer(sign * interval.as_py() * UNIT_MS[unit.as_py()], 64)
+    return late.pc.add(timestamps, late.pa.scalar(span, late.pa.int64()))  # It wraps as Java does.
+
+
+_SHIFT = "(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP"
+
+
+@scalar(_SHIFT, display_name="timestampadd", columns=partial(_added_columns, 1))
 def timestampadd(unit: str, interval: int, timestamp: int) -> int:
     """Add `interval` units, such as DAYS or SECONDS, to a timestamp.
 
@@ -25,7 +39,7 @@ def timestampadd(unit: str, interval: int, timestamp: int) -> int:
     return wrap_integer(timestamp + interval * UNIT_MS[unit], 64)
 
 
-@scalar("(unit INTERVALUNIT, interval INT, timestamp TIMESTAMP) -> TIMESTAMP", display_name="timestampsub")
+@scalar(_SHIFT, display_name="timestampsub", columns=partial(_added_columns, -1))
 def timestampsub(unit: str, interval: int, timestamp: int) -> int:
     """Subtract `interval` units, such as DAYS or SECONDS, from a timestamp.
 
@@ -34,7 +48,7 @@ def timestampsub(unit: str, interval: int, timestamp: int) -> int:
     return wrap_integer(timestamp - interval * UNIT_MS[unit], 64)
 
 
-@scalar("(epochMilli BIGINT) -> TIMESTAMP", display_name="from_unixtime")
+@scalar("(epochMilli BIGINT) -> TIMESTAMP", display_name="from_unixtime", columns=lambda array: array)
 def from_unixtime(millis: int) -> int:
     """Return the timestamp `epochMilli` milliseconds after 1970-01-01T00:00 UTC.
 
@@ -52,7 +66,7 @@ def unix_timestamp_now() -> int:
     return int(time.time() * 1000)
 
 
-@scalar("(timestamp TIMESTAMP) -> BIGINT", display_name="unix_timestamp")
+@scalar("(timestamp TIMESTAMP) -> BIGINT", display_name="unix_timestamp", columns=lambda array: array)
 def unix_timestamp(timestamp: int) -> int:
     """Return the number of milliseconds from 1970-01-01T00:00 UTC to `timestamp`.
 
@@ -78,10 +92,34 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     return wrap_integer(timestamp + difference * 1_000, 64)
 
 
+def _fixed_zone(zone: Any) -> int | None:
+    """The offset (ms) of a constant zone; None if it is none, or changes."""
+    try:
+        found = UTC if zone is None else zone_of(zone.as_py())
+    except ValueError:
+        return None
+    return None if found.region is not None else found.fixed * 1_000
+
+
+def _format_columns(timestamps: Any, pattern: Any, zone: Any = None) -> Any:
+    if not all(isinstance(each, late.pa.Scalar) for each in (pattern, zone) if each is not None):
+        return None
+    layout, offset = any_layout_of(pattern.as_py()), _fixed_zone(zone)
+    values = late.numbers.values_of(timestamps)
+    if layout is None or offset is None or late.numbers.largest(values) > _FAR:
+        return None
+    missing = timestamps.is_null().to_numpy(zero_copy_only=False) if timestamps.null_count else None
+    return late.times.written(layout.parts, values + offset, missing)
+
+
+_FAR = 1 << 62
+
+
 @scalar(
     "(timestamp TIMESTAMP, formatPattern STRING) -> STRING",
     "(timestamp TIMESTAMP, formatPattern STRING, timeZone STRING) -> STRING",
     display_name="format_timestamp",
+    columns=_format_columns,
 )
 def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) -> str:
     """Format a timestamp with a pattern of Java's `DateTimeFormatter`, in GMT or the given time zone.
@@ -95,6 +133,7 @@ def format_timestamp(timestamp: int, pattern: str, zone: str = _DEFAULT_ZONE) ->
     "(epochMilli BIGINT NOT NULL, formatPattern STRING) -> STRING",
     "(epochMilli BIGINT NOT NULL, formatPattern STRING, timeZone STRING) -> STRING",
     display_name="timestamptostring",
+    columns=_format_columns,
 )
 def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     """Format milliseconds since 1970-01-01T00:00 UTC with a pattern and a time zone; prefer FORMAT_TIMESTAMP.
@@ -104,10 +143,19 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     return java_time.format_instant(millis, pattern, zone_of(zone))
 
 
+def _parse_columns(texts: Any, pattern: Any, zone: Any = None) -> Any:
+    if not all(isinstance(each, late.pa.Scalar) for each in (pattern, zone) if each is not None):
+        return None
+    layout, offset = layout_of(pattern.as_py()), _fixed_zone(zone)
+    millis = None if layout is None or not layout.has_date or offset is None else late.times.read(layout.parts, texts)
+    return None if millis is None else late.pa.array(millis - offset, late.pa.int64())
+
+
 @scalar(
     "(formattedTimestamp STRING, formatPattern STRING) -> TIMESTAMP",
     "(formattedTimestamp STRING, formatPattern STRING, timeZone STRING) -> TIMESTAMP",
     display_name="parse_timestamp",
+    columns=_parse_columns,
 )
 def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
     """Parse a timestamp with a pattern of Java's `DateTimeFormatter`; missing fields are those of 1970-01-01T00:00.
@@ -124,6 +172,7 @@ def parse_timestamp(text: str, pattern: str, zone: str = _DEFAULT_ZONE) -> int:
     "(formattedTimestamp STRING, formatPattern STRING, timeZone STRING) -> BIGINT",
     nulls=Nulls.BODY,
     display_name="stringtotimestamp",
+    columns=_parse_columns,
 )
 def stringtotimestamp(text: str | None, pattern: str | None, zone: str | None = "UTC") -> int:
     """Parse milliseconds since 1970-01-01T00:00 UTC with a pattern and a time zone; prefer PARSE_TIMESTAMP.

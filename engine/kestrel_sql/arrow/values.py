@@ -6,7 +6,8 @@ import decimal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kestrel_sql.spark.types import CARRIER, DIGITS, is_wide
+from kestrel_sql.arrow.types import CARRIER, DIGITS
+from kestrel_sql.types.carried import is_wide
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Decimal, Map, SqlType, Struct
 

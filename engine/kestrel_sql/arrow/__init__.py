@@ -1,0 +1,1 @@
+"""SQL types and values in Arrow."""
