@@ -42,6 +42,9 @@ class Projection:
         self._scope = expressions.scope
         self._items = [self._item(expressions, at, item) for at, item in enumerate(items)]
         self._sorts = any(item.sorts for item in self._items)
+        pairs = zip(items, self._items, strict=True)
+        self.by_values = [item.alias for item, own in pairs if own.column is None and not own.evaluate.has_columns]
+        """The columns whose expressions have no column bodies."""
 
     @staticmethod
     def _item(expressions: Expressions, at: int, item: SelectItem) -> _Item:

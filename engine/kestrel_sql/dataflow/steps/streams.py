@@ -50,12 +50,14 @@ def stream_select_v1(step: StreamSelectV1, query: GraphQuery, source: Relation) 
     def apply(log: Log, rows: Rows) -> Rows:
         return replace(rows, key=rows.key.select(kept), value=project(log, rows, rows.value))
 
-    return query.then(source, apply, replace(source, schema=schema), selected_text(step.select_expressions))
+    text = selected_text(step.select_expressions, project.by_values)
+    return query.then(source, apply, replace(source, schema=schema), text)
 
 
-def selected_text(items: Sequence[SelectItem]) -> str:
-    """Return a projection for people."""
-    return f"select {', '.join(f'{format_expression(item.expression)} AS {item.alias}' for item in items)}"
+def selected_text(items: Sequence[SelectItem], by_values: Sequence[str]) -> str:
+    """Return a projection for people; it names the columns whose expressions have no column bodies."""
+    text = f"select {', '.join(f'{format_expression(item.expression)} AS {item.alias}' for item in items)}"
+    return f"{text} -- without column bodies: {', '.join(by_values)}" if by_values else text
 
 
 def listed_text(expressions: Sequence[Expression]) -> str:

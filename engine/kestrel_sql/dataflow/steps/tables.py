@@ -53,7 +53,8 @@ def table_select_v1(step: TableSelectV1, query: GraphQuery, source: Relation) ->
         old = None if rows.old is None else project(log, rows, rows.old, silent=True)
         return replace(rows, key=rows.key.select(kept), value=value, old=old)
 
-    return query.then(source, apply, replace(source, schema=schema), selected_text(step.select_expressions))
+    text = selected_text(step.select_expressions, project.by_values)
+    return query.then(source, apply, replace(source, schema=schema), text)
 
 
 def table_select_key_v1(step: TableSelectKeyV1, query: GraphQuery, source: Relation) -> Relation:
