@@ -6,10 +6,15 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
+from functools import partial
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from kestrel_sql.functions.declaration import Scalar
+from kestrel_sql.functions.signature import parse_signature
+from kestrel_sql.functions.table import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for room in ("engine", "qtt", "tests") for path in (ROOT / room).rglob("*.py"))
@@ -94,6 +99,31 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert len(modules) > 500
     assert any(imports.values())
     TopologicalSorter(imports).prepare()
+
+
+def test_a_function_has_one_body_for_values_and_at_most_one_for_columns() -> None:
+    declared = {id(o.function): o.function for each in FUNCTIONS.overloads.values() for o in each}
+    scalars = [function for function in declared.values() if isinstance(function, Scalar)]
+    accepted = [(each.name, parse_signature(text).accepted) for each in scalars for text in each.signatures]
+    assert len(accepted) == len(set(accepted)) > 150
+    assert len({each.body for each in scalars}) == len(scalars)
+    for each in scalars:
+        columns = each.columns.func if isinstance(each.columns, partial) else each.columns
+        # Both bodies stand side by side, unless the second one is a kernel of Arrow.
+        assert columns is None or columns.__module__ in (each.body.__module__, "kestrel_sql.arrow.late")
+
+
+def test_what_evaluates_expressions_knows_no_function_by_name() -> None:
+    """No third body hides where expressions are compiled, or where columns are carried."""
+    rooms = [ROOT / "engine" / "kestrel_sql" / room for room in ("expressions", "arrow", "spark", "process")]
+    named = {
+        f"{name(path)}: {node.value}"
+        for room in rooms
+        for path in room.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in set(FUNCTIONS)
+    }
+    assert named == set()
 
 
 def located() -> Iterator[tuple[Path, Path]]:
