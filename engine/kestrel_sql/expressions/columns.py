@@ -36,8 +36,8 @@ def unreported(at: int, message: str, error: Exception) -> None:
 class Columns:
     """Columns by name, of `size` rows; `variables` are those of the parameters of lambdas around an expression.
 
-    A carrier that keeps columns as arrays gives `arrays`, which returns that of a name, or None; `made` then has what
-    became of each expression over arrays, None if its values have to be computed.
+    A carrier that keeps columns as arrays gives `arrays`, which returns that of a name, or None. With rows enough for
+    them, `made` has what became of each expression over arrays, None if its values have to be computed.
     """
 
     __slots__ = ("_arrays", "_columns", "made", "report", "size", "variables")
@@ -56,16 +56,11 @@ class Columns:
         self.report = report
         self.variables: Mapping[str, Column] = {} if variables is None else variables
         self._arrays = arrays if size >= least_rows else None
-        self.made: dict[object, Array | None] = {}
+        self.made: dict[object, Array | None] | None = None if self._arrays is None else {}
 
     def column(self, name: str) -> Column:
         """Return a column."""
         return self._columns[name]
-
-    @property
-    def has_arrays(self) -> bool:
-        """Whether there are arrays, and rows enough for them."""
-        return self._arrays is not None
 
     def array(self, name: str) -> Array | None:
         """Return a column, or the column of a variable, as an array; None if it is kept as a list."""

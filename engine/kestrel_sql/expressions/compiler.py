@@ -104,7 +104,7 @@ class Constant:
         return None if kind is None else late.pa.scalar(self.value, kind)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Columnar:
     """An expression that is evaluated over arrays if they allow it, and otherwise by its values."""
 
@@ -113,7 +113,7 @@ class Columnar:
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         """Return the values."""
-        found = self.arrays(columns)
+        found = None if columns.made is None else self.arrays(columns)
         if found is None:
             return self.values(columns, failures)
         listed: Column = late.columns.to_list(found)
@@ -121,14 +121,15 @@ class Columnar:
 
     def arrays(self, columns: Columns) -> Array | None:
         """Return an array, made once for these columns."""
-        if not columns.has_arrays:
+        made = columns.made
+        if made is None:
             return None
-        if self not in columns.made:
+        if self not in made:
             try:
-                columns.made[self] = self.make(columns)
+                made[self] = self.make(columns)
             except late.pa.ArrowException:  # A value that Arrow does not take: the values tell what becomes of it.
-                columns.made[self] = None
-        return columns.made[self]
+                made[self] = None
+        return made[self]
 
 
 def arrays_of(evaluate: Evaluate) -> Arrays | None:
@@ -137,7 +138,7 @@ def arrays_of(evaluate: Evaluate) -> Arrays | None:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _ColumnBody:
     """The column body of a node, with what evaluates its operands.
 
@@ -296,7 +297,7 @@ def _close(bound: Bound, found: Column, columns: Columns, own: Failures, failure
 _Run = Callable[[Column, Columns, Failures], Column]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Step:
     """Evaluates a link of a chain for the column of its first operand; the column body takes that first, too."""
 
@@ -417,7 +418,7 @@ class _ColumnValues:
 
 @_compile.register
 def _(node: e.ColumnRef, bound: Bound, options: Options) -> Evaluate:
-    return _ColumnValues(node.name, is_carried(bound.type))
+    return _ColumnValues(node.name, not isinstance(bound.type, Primitive) and is_carried(bound.type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -901,11 +902,9 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     types = CallTypes(tuple(child.type for child in bound.children), bound.type, settings)
     body, of_user = value_body(function, types)
     required = [at for at, needed in enumerate(bound.required[: len(bound.children)]) if needed]
+    columns_body = None if of_user else column_body(function, types)
     if function.calls is not None:
-        return _Step(
-            _with_calls(bound, options, body, function.calls),
-            _column_body(column_body(function, types), others, required),
-        )
+        return _Step(_with_calls(others, body, function.calls), _column_body(columns_body, others, required))
     if not bound.children:
         return _Step(
             lambda start, columns, failures: mapped(lambda _: body(), [start], failures, Nulls.BODY, retry=not of_user)
@@ -917,16 +916,14 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
             failures.update(_missing(given[at], failures))
         return mapped(body, given, failures, function.nulls, retry=not of_user)
 
-    columns_body = column_body(function, types)
     if not of_user and columns_body is None and not any(isinstance(each, _Lambda) for each in others):
         columns_body = _by_values(bound, body, function.nulls, options)
     return _Step(run, _column_body(columns_body, others, required), others)
 
 
-def _with_calls(bound: Bound, options: Options, body: Callable[..., Any], calls_of: Calls) -> _Run:
+def _with_calls(others: Sequence[Evaluate], body: Callable[..., Any], calls_of: Calls) -> _Run:
     """A call of a function whose first argument says what it calls each of the others, which are lambdas, with."""
-    nodes = [(child.node, child) for child in bound.children[1:]]
-    lambdas = [_Lambda(node, child, options) for node, child in nodes if isinstance(node, e.Lambda)]
+    lambdas = [each for each in others if isinstance(each, _Lambda)]
 
     def run(start: Column, columns: Columns, failures: Failures) -> Column:
         calls = [() if value is None or at in failures else tuple(calls_of(value)) for at, value in enumerate(start)]
@@ -951,7 +948,7 @@ def is_of_user(function: Scalar | Tabular) -> bool:
 
 def column_body(function: Scalar, types: CallTypes) -> Callable[..., Array | None] | None:
     """Return the body of a function over whole columns, if it has one."""
-    body = None if is_of_user(function) else function.columns
+    body = function.columns
     return body if body is None or not function.with_types else partial(body, types)
 
 

@@ -95,3 +95,16 @@ def test_a_key_can_be_null(key: str | None) -> None:
     (left,) = after(pipeline, [row(0, key, None, [])])
     assert left["r0"]["k"] == {"A": None}
     assert left["r0"]["v"] == {"K": key}
+
+
+def test_many_rows_together_give_what_each_gives_alone() -> None:
+    pipeline = built(
+        "CREATE STREAM O AS SELECT K, UCASE(K) AS U, CAST(A AS DECIMAL(6, 2)) * 2 AS D, 10 / A AS Q,"
+        " CAST(CAST(K AS DECIMAL(8, 3)) AS DECIMAL(6, 2)) AS E, TRANSFORM(L, X => X + A) AS T, STRUCT(A := A) AS R,"
+        " INITCAP(LCASE(K)) AS I FROM S WHERE A > 1 OR A = 0;"
+        "CREATE STREAM P AS SELECT K, D + 1 AS D, E AS E, T[1] AS F, R->A AS A FROM O WHERE U LIKE '1%';"
+    )
+    rows = [row(at, str(at), at % 5, [at, 1 if at % 7 else None]) for at in range(300)]
+    together = after(pipeline, rows)
+    assert together == [each for one in rows for each in after(pipeline, [one])]
+    assert {len(each["log"]) for each in together} == {0, 1, 2}
