@@ -169,6 +169,7 @@ def test_a_column_body_over_a_slice_sees_its_rows_only() -> None:
         ("TRANSFORM(ATTRS, (K, V) => 'same', (K, V) => V)", {}),
         ("TRANSFORM(ATTRS, (K, V) => K, (K, V) => V)", {"ATTRS": {"a": None}}),
         ("FILTER(NUMS, V => ACTIVE OR V > 3)", {"ACTIVE": None}),
+        ("FILTER(NUMS, V => CEIL(PRICE) > V)", {}),
         ("SLICE(NUMS, 5, 1)", {}),
         ("REGEXP_REPLACE(NAME, '(a|ab)(c|bcd)', '#')", {}),
         ("REGEXP_REPLACE(NAME, 'x*', '#')", {}),
