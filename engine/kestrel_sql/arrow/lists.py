@@ -213,9 +213,9 @@ def distinct(array: pa.Array) -> pa.Array:
     items = items_of(array)
     codes = items.dictionary_encode().indices.to_numpy().astype(np.int64)
     rows = np.repeat(np.arange(len(array)), np.diff(bounds_of(array)))
-    _, firsts = np.unique(rows * (codes.max(initial=0) + 1) + codes, return_index=True)
-    keeps = np.zeros(len(items), np.bool_)
-    keeps[firsts] = True
+    # Codes are given in the order of appearance: one that is greater than all before it is new.
+    seen = pa.array(rows * (codes.max(initial=0) + 1) + codes).dictionary_encode().indices.to_numpy()
+    keeps = np.concatenate([[True], np.diff(np.maximum.accumulate(seen)) > 0])[: len(items)]
     chosen, offsets = kept(array, pa.array(keeps))
     mask = array.is_null() if array.null_count else None
     return pa.ListArray.from_arrays(offsets, items.take(chosen), mask=mask)

@@ -190,7 +190,7 @@ def _columnar(values: Evaluate, make: Arrays | None) -> Evaluate:
 def _by_values(bound: Bound, body: Callable[..., Any], nulls: Nulls | None, options: Options) -> Any:
     """A column body that computes the values, for a part of a lambda; None elsewhere, where lists are no detour."""
     of = bound.type
-    if not options.of_items or of is None:
+    if not options.of_items or of is None or is_carried(of):
         return None
 
     def run(*given: Any) -> Array | None:

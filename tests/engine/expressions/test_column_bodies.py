@@ -76,7 +76,8 @@ DECIDED = """
     INSTR(NICK, '-'); INSTR(EMAIL, 'x'); PRICE + PRICE; PRICE * 2; PRICE * PRICE; PRICE - CAST(1.25 AS DECIMAL(4, 3))
     PRICE > CAST(50 AS DECIMAL(4, 2)); PRICE = N; CAST(PRICE * 0.19 AS DECIMAL(12, 2)); ABS(PRICE); ABS(N); ABS(X)
     N + 1; N * 3 - ID; N * N; ID * ID; N % 7; ID % N; -N; -X; X * 1.8e0 + N; X / 3e0; X / 0e0; X % 3e0; SQRT(X)
-    FLOOR(X); CEIL(X); FLOOR(N); CEIL(N); FORMAT_TIMESTAMP(SEEN, 'yyyy-MM-dd HH:mm:ss.SSS')
+    LN(X); LOG(X); LN(ID); SIN(X); COS(X); TAN(X); EXP(X / 1000e0); POWER(X, 2); POWER(X, -0.5e0); POWER(N, 1); SIGN(X)
+    SIGN(N); FLOOR(X); CEIL(X); FLOOR(N); CEIL(N); FORMAT_TIMESTAMP(SEEN, 'yyyy-MM-dd HH:mm:ss.SSS')
     FORMAT_TIMESTAMP(SEEN, 'yyyyMM'); FORMAT_TIMESTAMP(SEEN, 'dd', '+05:30'); TIMESTAMPTOSTRING(ID, 'HH:mm')
     FORMAT_DATE(DAY, 'dd.MM.yyyy'); DATETOSTRING(N % 1000, 'yyyy'); PARSE_TIMESTAMP(TAKEN, 'yyyy-MM-dd HH:mm:ss')
     PARSE_TIMESTAMP(TAKEN, 'yyyy-MM-dd HH:mm:ss', '-03:00'); STRINGTOTIMESTAMP(TAKEN, 'yyyy-MM-dd HH:mm:ss')
@@ -168,6 +169,7 @@ def test_a_column_body_over_a_slice_sees_its_rows_only() -> None:
         ("TRANSFORM(ATTRS, (K, V) => 'same', (K, V) => V)", {}),
         ("TRANSFORM(ATTRS, (K, V) => K, (K, V) => V)", {"ATTRS": {"a": None}}),
         ("FILTER(NUMS, V => ACTIVE OR V > 3)", {"ACTIVE": None}),
+        ("FILTER(NUMS, V => CEIL(PRICE) > V)", {}),
         ("SLICE(NUMS, 5, 1)", {}),
         ("REGEXP_REPLACE(NAME, '(a|ab)(c|bcd)', '#')", {}),
         ("REGEXP_REPLACE(NAME, 'x*', '#')", {}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random as randomness
 from collections.abc import Callable
+from typing import Any
 
 from kestrel_sql.arrow import late
 from kestrel_sql.arrow.late import later
@@ -75,7 +76,7 @@ def cbrt(value: float) -> float:
     return _real(fdlibm.cbrt, value)
 
 
-@scalar(*_REAL, display_name="cos")
+@scalar(*_REAL, display_name="cos", columns=later(late.pc, "cos"))
 def cos(value: float) -> float:
     """Return the cosine of an angle in radians.
 
@@ -112,7 +113,12 @@ def degrees(value: float) -> float:
     return _real(math.degrees, value)
 
 
-@scalar(*_of_each_type("exponent"), display_name="exp")
+def _exp_columns(array: Any) -> Any:
+    kernel = getattr(late.pc, "exp", None)  # Arrow 18 has none.
+    return None if kernel is None else kernel(array)
+
+
+@scalar(*_of_each_type("exponent"), display_name="exp", columns=_exp_columns)
 def exp_(value: float) -> float:
     """Return e raised to the power of `exponent`.
 
@@ -133,7 +139,7 @@ def radians(value: float) -> float:
     return _real(math.radians, value)
 
 
-@scalar(*_REAL, display_name="sin")
+@scalar(*_REAL, display_name="sin", columns=later(late.pc, "sin"))
 def sin(value: float) -> float:
     """Return the sine of an angle in radians.
 
@@ -160,7 +166,7 @@ def sqrt(value: float) -> float:
     return _real(math.sqrt, value)
 
 
-@scalar(*_REAL, display_name="tan")
+@scalar(*_REAL, display_name="tan", columns=later(late.pc, "tan"))
 def tan(value: float) -> float:
     """Return the tangent of an angle in radians.
 
@@ -184,7 +190,7 @@ def _natural_log(value: float) -> float:
     return -math.inf if value == 0 else math.nan
 
 
-@scalar(*_REAL, display_name="ln")
+@scalar(*_REAL, display_name="ln", columns=later(late.pc, "ln"))
 def ln(value: float) -> float:
     """Return the natural logarithm; -Infinity for 0, NaN for negative values.
 
@@ -193,7 +199,7 @@ def ln(value: float) -> float:
     return _natural_log(value)
 
 
-@scalar(*_REAL, display_name="log")
+@scalar(*_REAL, display_name="log", columns=later(late.pc, "ln"))
 def log(value: float) -> float:
     """Return the natural logarithm (ksqlDB's manual says base 10, but ksqlDB computes this).
 
@@ -211,7 +217,15 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-@scalar(*_of_each_type("base", "exponent"), display_name="power")
+def _power_columns(base: Any, exponent: Any) -> Any:
+    powers = late.pc.cast(exponent, late.pa.float64())
+    # Infinite powers of 1, and those that are NaN, are others in C.
+    if not late.np.isfinite(late.numbers.values_of(powers)).all():
+        return None
+    return late.pc.power(late.pc.cast(base, late.pa.float64()), powers)
+
+
+@scalar(*_of_each_type("base", "exponent"), display_name="power", columns=_power_columns)
 def power(base: float, exponent: float) -> float:
     """Return `base` raised to the power of `exponent`.
 

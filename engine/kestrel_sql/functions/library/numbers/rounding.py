@@ -138,7 +138,18 @@ def floor_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _at_scale(_scaled(value, 0, decimal.ROUND_FLOOR), types.returns)
 
 
-@scalar("(value INT) -> INT", "(value BIGINT) -> INT", "(value DOUBLE) -> INT", display_name="sign")
+def _sign_columns(array: Any) -> Any:
+    values = late.numbers.values_of(array)
+    return late.numbers.array_of((values > 0).astype(late.np.int32) - (values < 0), array, kind=late.pa.int32())
+
+
+@scalar(
+    "(value INT) -> INT",
+    "(value BIGINT) -> INT",
+    "(value DOUBLE) -> INT",
+    display_name="sign",
+    columns=_sign_columns,
+)
 def sign(value: float) -> int:
     """Return the sign of a number: -1, 0 or 1; 0 for NaN.
 
