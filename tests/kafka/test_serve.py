@@ -368,7 +368,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
 
         asked = {"deleteTopicList": [f"{servers.service}s.*"]}
         (found,) = httpx.post(f"{server.url}/ksql/terminate", json=asked, timeout=180).json()
-        assert (found["commandId"], found["commandSequenceNumber"]) == ("cluster/TerminateCluster/terminate", 5)
+        assert (found["commandId"], found["commandSequenceNumber"]) == ("terminate/CLUSTER/execute", 5)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
         eventually(lambda: topics_of(servers) == [f"{servers.service}in", f"{servers.service}out"], server)
         server.end()

@@ -189,6 +189,7 @@ class BrokerBackend:
         """What statements look at that ask about the engine."""
         return EngineView(
             session=self._session,
+            base=self._base,
             broker=BrokerTopics(self._config, self._offsets),
             paused=frozenset(self.paused),
             failed=self._queries.failures(),
@@ -313,9 +314,8 @@ class BrokerBackend:
     def _written(self, key: str, parsed: ParsedStatement, done: Executed | None, config: Config) -> int:
         """Write a statement into the command topic, and return its offset."""
         plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
-        settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
         text = parsed.text.rstrip().removesuffix(";") + ";"
-        return self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
+        return self._topic.write(key, text, (config.beyond(self._base), dict(self._base.overrides)), plan)
 
     def _checked(
         self, parsed: ParsedStatement, planned: Executed | None, trial: Session, undo: ExitStack
