@@ -52,6 +52,7 @@ def shape(content: Any, service: str) -> Any:
         shown = {name: shape(each, service) for name, each in content.items()}
         return {name: "…" if name in _VOLATILE else each for name, each in shown.items()}
     if isinstance(content, list):
+        content = [each for each in content if not _is_foreign(each, service)]
         # ksqlDB keeps much of what it lists in hash maps.
         return sorted((shape(each, service) for each in content), key=partial(json.dumps, sort_keys=True))
     if isinstance(content, str):
@@ -59,6 +60,11 @@ def shape(content: Any, service: str) -> Any:
             content = re.sub(pattern, text, content)
         return content.replace(service, "{t}")
     return content
+
+
+def _is_foreign(content: Any, service: str) -> bool:
+    """Whether it is a topic of somebody else on the broker."""
+    return isinstance(content, Mapping) and "replicaInfo" in content and not content["name"].startswith(service)
 
 
 def _ask(server: Server, service: str, request: Mapping[str, str]) -> tuple[int, Any]:
