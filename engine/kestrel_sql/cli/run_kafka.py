@@ -70,6 +70,17 @@ def add_kafka_options(parser: Any) -> None:
     )
 
     group.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="let a query that has changed so that it cannot resume begin anew, and write its results again, if its"
+        " records are still there",
+    )
+    group.add_argument(
+        "--prune",
+        action="store_true",
+        help="remove what the script does not have: the state of such queries, or what a server runs; topics stay",
+    )
+    group.add_argument(
         "--max-bad",
         type=_limit,
         metavar="N|P%",
@@ -104,6 +115,8 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
         grace=_GRACE_S if arguments.grace is None else arguments.grace,
         share_sources=arguments.share_sources,
         max_bad=arguments.max_bad,
+        rebuilds=arguments.rebuild,
+        prunes=arguments.prune,
     )
     stop = _stop_on_signals()
     monitor = Monitor(arguments.health_file)

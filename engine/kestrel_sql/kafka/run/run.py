@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError
+from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError, StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
@@ -34,6 +34,7 @@ from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of
 from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.state.checkpoint_path import remove_folder
 from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import LogEntry
@@ -77,6 +78,10 @@ class RunSettings:
     patience: float = 60.0
     grace: float | None = None
     max_bad: BadLimit | None = None
+    rebuilds: bool = False
+    """Whether queries that have changed so that they cannot resume begin anew."""
+    prunes: bool = False
+    """Whether queries that the script does not have lose their state."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,16 +133,17 @@ class ProductionRun:
             until_caught_up=self.settings.until_caught_up,
         )
         prepared = self._prepare(folder, manifest, offsets)
-        for stored in gone(manifest, [query.named for query in prepared]):
-            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
-            manifest = manifest.with_query(parted(stored, folder))
+        manifest, removed = self._parted(manifest, prepared, folder)
         rows: dict[str, Mapping[PageId, int]] = {}
         for query in prepared:
             if not query.stored.shared:
                 with self._about(query.named):
-                    rows[query.stored.id] = self._check(query, folder)
+                    rows[query.stored.id] = self.check(query, folder, self.open_spark)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
+        for stored in removed:
+            if not stored.shared:
+                remove_folder(folder.folder_of(stored))
         started = [*units(prepared)]
         for unit in started:
             if unit.stored.shared:
@@ -170,11 +176,26 @@ class ProductionRun:
             return self._catch_up(queries, offsets)
         return self._run_until_stopped(queries, offsets)
 
-    def _check(self, query: Prepared, folder: CheckpointFolder) -> Mapping[PageId, int]:
-        """Check the checkpoint of a query, and return the rows in each page of its state."""
+    def _parted(
+        self, manifest: Manifest, prepared: Sequence[Prepared], folder: CheckpointFolder
+    ) -> tuple[Manifest, list[StoredQuery]]:
+        """Let queries that do not run leave those that share their checkpoint; those to remove are given, too."""
+        removed = [query.replaces for query in prepared if query.replaces is not None]
+        for stored in gone(manifest, [query.named for query in prepared]):
+            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
+            manifest = manifest.with_query(parted(stored, folder))
+            if self.settings.prunes:
+                removed.append(manifest.queries[stored.name])
+                manifest = manifest.without_query(stored.name)
+        return manifest, removed
+
+    def check(
+        self, query: Prepared, folder: CheckpointFolder, open_spark: Callable[[], SparkSession] | None
+    ) -> Mapping[PageId, int]:
+        """Check the checkpoint of a query, its state only with Spark, and return the rows in each page of its state."""
         stored = query.stored
         return check_start(
-            self.open_spark,
+            open_spark,
             query.pipeline,
             folder.folder_of(stored),
             pages=stored.pages,
@@ -184,6 +205,26 @@ class ProductionRun:
         )
 
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
+        prepared = []
+        preparation, queries = self.preparation(folder, manifest, offsets)
+        for named in queries:
+            stored = manifest.queries.get(named.name)
+            with self._about(named):
+                if stored is None:
+                    prepared.append(preparation.new(named))
+                    continue
+                try:
+                    prepared.append(self._known(preparation, named, stored))
+                except StatementError:
+                    if not self.settings.rebuilds:
+                        raise
+                    prepared.append(preparation.anew(named, stored, manifest.runs))
+        return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+
+    def preparation(
+        self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets
+    ) -> tuple[Preparation, list[NamedQuery]]:
+        """Return what prepares the queries, and the queries in their order."""
         queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))
         preparation = Preparation(
             session=self.session,
@@ -192,12 +233,7 @@ class ProductionRun:
             from_start=self.settings.until_caught_up,
             fresh_topics=self._fresh_topics(manifest, queries),
         )
-        prepared = []
-        for named in queries:
-            stored = manifest.queries.get(named.name)
-            with self._about(named):
-                prepared.append(preparation.new(named) if stored is None else self._known(preparation, named, stored))
-        return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+        return preparation, queries
 
     @contextmanager
     def _about(self, named: NamedQuery) -> Iterator[None]:
