@@ -110,14 +110,7 @@ class Inputs:
     def are_read_by(self, groups: Iterable[str]) -> bool:
         """Whether groups have committed the ends of what they read."""
         ends = self._ends()
-        return all(self._has_read(group, ends) for group in groups)
-
-    def _has_read(self, group: str, ends: Mapping[tuple[str, int], int]) -> bool:
-        consumer: Any = Consumer({"bootstrap.servers": self.servers, "group.id": group})
-        with closing(consumer):
-            committed = consumer.committed([TopicPartition(*place) for place in ends], 20)
-        offsets = [(each.offset, ends[each.topic, each.partition]) for each in committed if each.offset >= 0]
-        return bool(offsets) and all(offset >= end for offset, end in offsets)
+        return all(has_read(self.servers, group, ends) for group in groups)
 
     def trim(self) -> None:
         """Delete all records, as retention does."""
@@ -127,8 +120,21 @@ class Inputs:
             future.result()
 
     def _ends(self) -> Mapping[tuple[str, int], int]:
-        places = [(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]
-        return BrokerOffsets(KafkaConfig(servers=self.servers)).ends(places)
+        return ends_of(self.servers, self.topics)
+
+
+def ends_of(servers: str, topics: Iterable[str]) -> Mapping[tuple[str, int], int]:
+    places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    return BrokerOffsets(KafkaConfig(servers=servers)).ends(places)
+
+
+def has_read(servers: str, group: str, ends: Mapping[tuple[str, int], int]) -> bool:
+    """Whether a group has committed these ends, of the partitions that it reads."""
+    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": group})
+    with closing(consumer):
+        committed = consumer.committed([TopicPartition(*place) for place in ends], 20)
+    offsets = [(each.offset, ends[each.topic, each.partition]) for each in committed if each.offset >= 0]
+    return bool(offsets) and all(offset >= end for offset, end in offsets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.remote_plan import RemotePlan, Step
 from kestrel_sql.cli.render import Display, warn
 from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import EngineError, UsageError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.offsets import to_members
@@ -68,6 +69,8 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
     """`kestrel plan` and `kestrel apply`."""
     if (arguments.server is None) == (not wants_broker(arguments)):
         raise UsageError("name what runs: --server URL, or --bootstrap-servers HOST:PORT and --checkpoint DIR")
+    if arguments.command == "plan":
+        refuse(arguments, ("adopt",), "here", "kestrel adopt --dry-run SCRIPT says what would be taken over")
     files = script_files(arguments.scripts)
     steps = _on_server(files, arguments, errors) if arguments.server else _in_checkpoint(files, arguments, errors)
     due = [step for step in steps if _is_due(step.forecast, arguments)]
@@ -95,7 +98,12 @@ def _is_due(forecast: Forecast, arguments: argparse.Namespace) -> bool:
     return forecast.action is not Action.UNCHANGED
 
 
-def _texts(files: Sequence[Path], display: Display) -> list[str]:
+def texts_of(files: Sequence[Path], display: Display) -> list[str]:
+    """The texts of the statements of scripts.
+
+    Raises:
+        EngineError: one cannot be read.
+    """
     parts: list[str] = []
 
     def collect(part: str) -> bool:
@@ -123,14 +131,14 @@ def _in_checkpoint(files: Sequence[Path], arguments: argparse.Namespace, errors:
         show=lambda _: None,
         answer=lambda _: None,
     )
-    return [Step(each) for each in application.forecast(*_texts(files, Display.of(None, errors, errors)))]
+    return [Step(each) for each in application.forecast(*texts_of(files, Display.of(None, errors, errors)))]
 
 
 def _on_server(files: Sequence[Path], arguments: argparse.Namespace, errors: Console) -> list[Step]:
     session = _session(arguments)
     known = replace(session, variables=dict(session.variables))
     plan = RemotePlan(RemoteServer.of(arguments), session, rebuilds=arguments.rebuild)
-    statements = [each for text in _texts(files, Display.of(None, errors, errors)) for each in known.parse(text)]
+    statements = [each for text in texts_of(files, Display.of(None, errors, errors)) for each in known.parse(text)]
     return [*plan.steps(statements)]
 
 

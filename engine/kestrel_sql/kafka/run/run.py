@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError, StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.adoption import Adoption, StillRunsError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
@@ -27,6 +28,7 @@ from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.supervisor import AWAY_S, Absences, Supervisor
+from kestrel_sql.kafka.run.taken_state import Place
 from kestrel_sql.kafka.run.topic_changes import changed, changes
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.queries.bad_records import BadLimit, BadRecords
@@ -102,6 +104,8 @@ class ProductionRun:
     bad: BadRecords
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
+    adoption: Adoption | None = None
+    """Where new queries of an empty checkpoint begin that ksqlDB ran before."""
     refused: ParsedStatement | None = None
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -211,7 +215,10 @@ class ProductionRun:
             stored = manifest.queries.get(named.name)
             with self._about(named):
                 if stored is None:
-                    prepared.append(preparation.new(named))
+                    found = preparation.new(named)
+                    if self.adoption is not None and not manifest.queries:
+                        found = self._adopted(self.adoption, found, folder, offsets)
+                    prepared.append(found)
                     continue
                 try:
                     prepared.append(self._known(preparation, named, stored))
@@ -220,6 +227,23 @@ class ProductionRun:
                         raise
                     prepared.append(preparation.anew(named, stored, manifest.runs))
         return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+
+    def _adopted(
+        self, adoption: Adoption, query: Prepared, folder: CheckpointFolder, offsets: BrokerOffsets
+    ) -> Prepared:
+        """Wait until ksqlDB runs a query no longer, and let it go on from there."""
+        place = Place(folder=folder.folder_of(query.stored), spark=self.open_spark, serde=self.session.serde())
+        (sink,) = query.pipeline.sinks
+        told = False
+        while True:
+            try:
+                return adoption.begun(query, offsets, sink.topic, place)
+            except StillRunsError as error:
+                if not told:
+                    self.say(str(error))
+                told = True
+            if self.stop.wait(AWAY_S):
+                raise EngineError(f"{query.stored.id} was not taken over: the run was stopped")
 
     def preparation(
         self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets
