@@ -24,7 +24,10 @@ PROPERTIES = (
     "ksql.streams.session.timeout.ms=10000",
 )
 
-_JVM = {"HEAP": "512m", "JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+_JVM = {
+    "HEAP": "512m",
+    "JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+}
 """A server of a test lives too briefly for the better of the two compilers."""
 
 
