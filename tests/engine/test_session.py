@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kestrel_sql.errors import EngineError, RegistryError, UnsupportedError
+from kestrel_sql.errors import EngineError, RegistryError, StatementError, UnsupportedError
 from kestrel_sql.session.session import Session
 
 SOURCE = "CREATE STREAM s (k INT KEY, x INT) WITH (kafka_topic='s', format='JSON');"
@@ -44,6 +44,23 @@ def test_a_replaced_query_keeps_its_id() -> None:
 def test_dropping_a_stream_removes_its_query() -> None:
     session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; DROP STREAM o;")
     assert (list(session.queries), list(session.catalog.sources)) == ([], ["S"])
+
+
+@pytest.mark.rules("L5.2", "L5.14")
+def test_dropping_a_read_only_table_removes_its_query() -> None:
+    made = "CREATE SOURCE TABLE t (k INT PRIMARY KEY, y INT) WITH (kafka_topic='t', format='JSON');"
+    session = run(SOURCE + made + "DROP TABLE t;")
+    assert (list(session.queries), list(session.catalog.sources)) == ([], ["S"])
+
+
+@pytest.mark.rules("L5.14", "L5.32")
+def test_what_reads_a_dropped_stream_is_named_with_its_inserts_first() -> None:
+    session = run(SOURCE + "CREATE STREAM o AS SELECT * FROM s; INSERT INTO o SELECT * FROM s;")
+    with pytest.raises(StatementError, match=r"queries read from this source: \[INSERTQUERY_1\]"):
+        run("DROP STREAM s;", session)
+    del session.queries["INSERTQUERY_1"]
+    with pytest.raises(StatementError, match=r"tables read from this source: \[O\]"):
+        run("DROP STREAM s;", session)
 
 
 @pytest.mark.rules("E7.2")

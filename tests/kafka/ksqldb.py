@@ -24,7 +24,10 @@ PROPERTIES = (
     "ksql.streams.session.timeout.ms=10000",
 )
 
-_JVM = {"HEAP": "512m", "JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+_JVM = {
+    "HEAP": "512m",
+    "JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+}
 """A server of a test lives too briefly for the better of the two compilers."""
 
 
@@ -36,9 +39,18 @@ def needs_ksqldb() -> None:
 
 def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack, *properties: str) -> Server:
     """Start a server with further properties; `end` stops it as its own scripts do."""
-    port, log = free_port(), folder / f"ksqldb-{service}.log"
-    command = [str(COMMAND), "rest", servers, str(port), f"ksql.service.id={service}"]
-    command += [*PROPERTIES, *properties]
+    port = free_port()
+    return _started(["rest", servers, str(port)], port, service, folder, stack, *properties)
+
+
+def start_headless(servers: str, service: str, script: Path, folder: Path, stack: ExitStack) -> Server:
+    """Start a server that runs the queries of a script, and has neither an HTTP API nor a command topic."""
+    return _started(["headless", servers, str(script)], 0, service, folder, stack)
+
+
+def _started(what: list[str], port: int, service: str, folder: Path, stack: ExitStack, *properties: str) -> Server:
+    log = folder / f"ksqldb-{service}.log"
+    command = [str(COMMAND), *what, f"ksql.service.id={service}", *PROPERTIES, *properties]
     # There it puts its stores, and leaves them behind.
     environment = {**os.environ, **_JVM, "TMPDIR": str(folder)}
     with log.open("wb") as out:

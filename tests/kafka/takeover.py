@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,7 +46,10 @@ TABLES = {
     "foreign": "t.k, t.v, t2.w FROM t JOIN t2 ON t.c = t2.k",
 }
 STREAMS = {
-    "final": ("k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 1 SECOND) GROUP BY k EMIT FINAL"),
+    # Kafka Streams looks for windows since 1970, in steps of half of the retention: by default in 30 million.
+    "final": (
+        "k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 10 SECONDS, RETENTION 30 DAYS, GRACE PERIOD 1 SECOND) GROUP BY k EMIT FINAL"
+    ),
     "looked_up": "s.k, s.v, t.c FROM s LEFT JOIN t ON s.k = t.k",
     "joined": ("s.k, s.v, s2.w FROM s LEFT JOIN s2 WITHIN 2 SECONDS GRACE PERIOD 1 SECOND ON s.k = s2.k"),
     "filtered": "* FROM s WHERE v > 3",
@@ -107,17 +111,9 @@ class Inputs:
             producer.produce(f"{self.prefix}{name}", key=key, value=data, timestamp=self.now)
         assert producer.flush(30) == 0
 
-    def are_read_by(self, groups: Iterable[str]) -> bool:
-        """Whether groups have committed the ends of what they read."""
-        ends = self._ends()
-        return all(self._has_read(group, ends) for group in groups)
-
-    def _has_read(self, group: str, ends: Mapping[tuple[str, int], int]) -> bool:
-        consumer: Any = Consumer({"bootstrap.servers": self.servers, "group.id": group})
-        with closing(consumer):
-            committed = consumer.committed([TopicPartition(*place) for place in ends], 20)
-        offsets = [(each.offset, ends[each.topic, each.partition]) for each in committed if each.offset >= 0]
-        return bool(offsets) and all(offset >= end for offset, end in offsets)
+    def are_read_by(self, group: str) -> bool:
+        """Whether a group has committed the ends of what it reads."""
+        return has_read(self.servers, group, self._ends())
 
     def trim(self) -> None:
         """Delete all records, as retention does."""
@@ -127,8 +123,21 @@ class Inputs:
             future.result()
 
     def _ends(self) -> Mapping[tuple[str, int], int]:
-        places = [(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]
-        return BrokerOffsets(KafkaConfig(servers=self.servers)).ends(places)
+        return ends_of(self.servers, self.topics)
+
+
+def ends_of(servers: str, topics: Iterable[str]) -> Mapping[tuple[str, int], int]:
+    places = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    return BrokerOffsets(KafkaConfig(servers=servers)).ends(places)
+
+
+def has_read(servers: str, group: str, ends: Mapping[tuple[str, int], int]) -> bool:
+    """Whether a group has committed these ends, of the partitions that it reads."""
+    consumer: Any = Consumer({"bootstrap.servers": servers, "group.id": group})
+    with closing(consumer):
+        committed = consumer.committed([TopicPartition(*place) for place in ends], 20)
+    offsets = [(each.offset, ends[each.topic, each.partition]) for each in committed if each.offset >= 0]
+    return bool(offsets) and all(offset >= end for offset, end in offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +155,21 @@ class TakeOver:
         """Start both servers, and create the queries of these names."""
         inputs = Inputs(servers.servers, servers.service, second)
         create(servers.servers, PARTITIONS, *inputs.topics)
+        # Nothing ends the control, so that it does not write anything twice without transactions either, which are work.
+        guarantees = {servers.service: "exactly_once_v2", f"c{servers.service}": "at_least_once"}
         ksqldb = {
-            name: start_ksqldb(servers.servers, name, servers.folder, servers.stack, LESS_OFTEN)
-            for name in (servers.service, f"c{servers.service}")
+            name: start_ksqldb(
+                servers.servers, name, servers.folder, servers.stack, LESS_OFTEN, f"processing.guarantee={guarantee}"
+            )
+            for name, guarantee in guarantees.items()
         }
-        for server in ksqldb.values():
-            eventually(server.is_up, server)
-        groups = {name: _declare(server, name, inputs.prefix, queries) for name, server in ksqldb.items()}
+
+        def declare(name: str) -> list[str]:
+            eventually(ksqldb[name].is_up, ksqldb[name])
+            return _declare(ksqldb[name], name, inputs.prefix, queries)
+
+        with ThreadPoolExecutor() as pool:
+            groups = dict(zip(ksqldb, pool.map(declare, ksqldb), strict=True))
         return cls(servers, inputs, ksqldb, groups)
 
     def feed(self, count: int, at_once: int = 20) -> None:
@@ -174,8 +191,8 @@ class TakeOver:
         """Wait until the groups that count have read everything, of each server that runs."""
         for name, server in self.ksqldb.items():
             if server.lives():
-                groups = list(filter(counts, self.groups[name]))
-                eventually(partial(self.inputs.are_read_by, groups), server)
+                for group in filter(counts, self.groups[name]):
+                    eventually(partial(self.inputs.are_read_by, group), server)
 
     def outputs(self, query: str) -> tuple[Any, Any]:
         """What counts of the records that the service and its heir wrote, and of the control's, when they are equal.

@@ -307,7 +307,7 @@ def test_a_standby_takes_over_from_a_server_that_was_killed(
     names = {each["name"] for each in standby.ksql("SHOW STREAMS;")[0]["streams"]}
     assert names == {"ORDERS", "PINS"}
     (query,) = standby.ksql("SHOW QUERIES;")[0]["queries"]
-    assert (query["id"], query["state"]) == ("CTAS_TOTALS_1", "PAUSED")
+    assert (query["id"], query["statusCount"]) == ("CTAS_TOTALS_1", {"PAUSED": 1})
     asked = {"sql": "SELECT * FROM totals WHERE item = 'tea';"}
     answer = httpx.post(f"{standby.url}/query-stream", json=asked, timeout=60)
     assert json.loads(answer.text.splitlines()[1]) == ["tea", 2, 6.5]
@@ -347,7 +347,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
         checkpoint = tmp_path / "store" / servers.service
         commands, query = left_by_ksqldb(servers)
         stranger = replace(servers, store=None).here(spark)
-        eventually(lambda: "has 3 commands, and the checkpoint has none" in stranger.said(), stranger)
+        eventually(lambda: "has 3 commands, and the checkpoint knows none" in stranger.said(), stranger)
         assert OPENS_SPARK not in stranger.said()
         server = servers.here(spark, adopts=True)
         eventually(server.is_up, server)
@@ -368,7 +368,7 @@ def test_a_command_topic_of_ksqldb_is_taken_over_with_the_checkpoint_behind_hado
 
         asked = {"deleteTopicList": [f"{servers.service}s.*"]}
         (found,) = httpx.post(f"{server.url}/ksql/terminate", json=asked, timeout=180).json()
-        assert (found["commandId"], found["commandSequenceNumber"]) == ("cluster/TerminateCluster/terminate", 5)
+        assert (found["commandId"], found["commandSequenceNumber"]) == ("terminate/CLUSTER/execute", 5)
         assert server.ksql("SHOW STREAMS;")["error_code"] == 50304
         eventually(lambda: topics_of(servers) == [f"{servers.service}in", f"{servers.service}out"], server)
         server.end()

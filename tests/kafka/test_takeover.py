@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_service_that_is_taken_over_writes_what_an_undisturbed_one_does(
-    kafka: KafkaConfig, spark: SparkSession, tmp_path: Path
+    kafka: KafkaConfig, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     needs_ksqldb()
     with ExitStack() as stack:
@@ -26,6 +26,8 @@ def test_a_service_that_is_taken_over_writes_what_an_undisturbed_one_does(
         scene.feed(200)
         scene.stop()
 
+        # Its JVM would be in the way of theirs.
+        spark: SparkSession = request.getfixturevalue("spark")
         heir = servers.here(spark, adopts=True)
         scene.feed(100)
         scene.inputs.close_windows()

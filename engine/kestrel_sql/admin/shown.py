@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from kestrel_sql.admin.answer import Answer, Entity, message_answer, moment, table
 from kestrel_sql.formats.json.text import write_compact
@@ -49,6 +49,11 @@ def _joined(member: str) -> _Cell:
     return lambda entry: ", ".join(dict.fromkeys(map(str, entry.get(member) or ())))
 
 
+def _status(query: Entity, hosts: Iterable[str]) -> str:
+    """The state of a query, or the status on its host that says more than RUNNING."""
+    return next((each for each in hosts if each != "RUNNING"), query["state"] or "")
+
+
 _SOURCES: Mapping[str, _Cell] = {
     "Kafka Topic": "topic",
     "Key Format": "keyFormat",
@@ -63,7 +68,7 @@ _TOPICS: Mapping[str, _Cell] = {
 _RUNNING: Mapping[str, _Cell] = {
     "Query ID": "id",
     "Query Type": "queryType",
-    "Status": "state",
+    "Status": lambda entry: _status(entry, entry["statusCount"]),
     "Sink Name": _joined("sinks"),
     "Sink Kafka Topic": _joined("sinkKafkaTopics"),
     "Query String": "queryString",
@@ -157,7 +162,10 @@ def _source_facts(source: Entity) -> Iterator[tuple[str, str]]:
     yield "Sources that have a DROP constraint on it", ", ".join(source.get("sourceConstraints") or ())
     for verb in ("read", "write"):
         for query in source[f"{verb}Queries"]:
-            yield f"Query that {verb}s it", f"{query['id']} ({query['state']}): {query['queryString']}"
+            yield (
+                f"Query that {verb}s it",
+                f"{query['id']} ({_status(query, query['statusCount'])}): {query['queryString']}",
+            )
     yield "Statistics", source["statistics"]
     yield "Errors", source["errorStats"]
     for summary in source["queryOffsetSummaries"]:
@@ -186,7 +194,7 @@ def _queries(described: Sequence[Entity]) -> Answer:
 
 def _query_facts(query: Entity) -> Iterator[tuple[str, str]]:
     yield "Statement", query["statementText"]
-    yield "Status", query["state"] or ""
+    yield "Status", _status(query, query["ksqlHostQueryStatus"].values())
     yield from _fields(query)
     yield "Sources", ", ".join(query["sources"])
     yield "Sinks", ", ".join(query["sinks"])

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import Span
+from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.internal_topics import is_hidden
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import Record
@@ -22,6 +23,9 @@ class TopicStore(Protocol):
 
     def partitions_and_replicas(self, topics: Iterable[str]) -> Mapping[str, tuple[int, int]]:
         """The numbers of partitions and replicas of the topics that exist."""
+
+    def assignments(self) -> Iterable[Mapping[str, int]]:
+        """How many partitions the members of each consumer group read, by topic."""
 
     def retention_ms(self, topic: str) -> int | None:
         """How long (ms) a topic keeps records, -1 for ever; None if that is not known."""
@@ -65,6 +69,7 @@ class EngineView:
         starting: the ids of queries that have records to read and have not read any yet.
         offsets: tells how far the query with an id has read; it asks the broker.
         counts: the records in and out of each query, by id.
+        base: the properties of the server itself, which no statement has set.
         host: where the server answers that runs the queries, such as `localhost:8088`; empty without one.
         wait: waits a moment for topics or schemas to change; None if they cannot change.
     """
@@ -77,6 +82,7 @@ class EngineView:
     offsets: Callable[[str], Sequence[PartitionOffsets]] = lambda _: ()
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     wait: Callable[[], None] | None = None
+    base: Config = field(default_factory=Config)
     host: str = ""
 
     def source(self, name: str, span: Span | None) -> Source:

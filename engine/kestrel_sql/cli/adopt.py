@@ -12,19 +12,24 @@ from rich.text import Text
 from kestrel_sql.cli.broker_options import properties_of
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options
+from kestrel_sql.cli.plan import texts_of
 from kestrel_sql.cli.registry_options import add_registry_option, registry_of
+from kestrel_sql.cli.render import Display
 from kestrel_sql.errors import UsageError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.dry_run import forecasts
 from kestrel_sql.session.session import Session
+from kestrel_sql.sql.script_files import script_files
 
 
 def add_parser(commands: Any, examples: str) -> None:
     """Declare the command."""
     adopt = commands.add_parser("adopt", help="say what a take-over of a ksqlDB service would do with each query")
     add = adopt.add_argument
+    script = "a script, or a folder of them, that a service without a command topic runs (headless)"
+    add("scripts", type=Path, nargs="*", metavar="SCRIPT", help=script)
     add("--dry-run", action="store_true", help="change nothing, which is all that this command does")
     add("--bootstrap-servers", metavar="HOST:PORT", help="the broker")
     add("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
@@ -45,7 +50,8 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
     session = Session(config=properties, registry=registry_of(arguments), functions=functions)
     config = KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config)
     refused = 0
-    for each in forecasts(config, arguments.service_id, session, rebuilds=arguments.rebuild):
+    texts = texts_of(script_files(arguments.scripts), Display.of(None, out, errors)) if arguments.scripts else ()
+    for each in forecasts(config, arguments.service_id, session, texts, rebuilds=arguments.rebuild):
         out.print(Text(f"{each.query_id} {each.text}", "" if each.is_taken else "yellow"), soft_wrap=True)
         refused += not each.is_taken
     return ExitCode.REFUSED if refused else ExitCode.OK

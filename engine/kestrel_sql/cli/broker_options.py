@@ -66,6 +66,7 @@ _BROKER_ONLY = (
     "patience",
     "adopt",
     "rebuild",
+    "prune",
     "until_caught_up",
     "share_sources",
     "processing_log_topic",

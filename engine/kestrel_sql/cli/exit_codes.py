@@ -11,5 +11,7 @@ class ExitCode(IntEnum):
     OK = 0
     REFUSED = 1
     USAGE = 2
+    CHANGES = 2
+    """Of `kestrel plan`: something is to be done."""
     INTERNAL = 3
     INTERRUPTED = 130

@@ -24,6 +24,8 @@ EXAMPLES = """examples:
   kestrel run app.sql --bootstrap-servers H:P --checkpoint DIR
                                                         a script against a Kafka broker, until Ctrl-C
   kestrel run app.sql --functions mine.py …             the same, with functions of your own
+  kestrel plan app.sql --bootstrap-servers H:P --checkpoint DIR
+                                                        what a script would do to what runs; exit code 2: something
   kestrel shell --server http://127.0.0.1:8088          the same prompt against a server of Kestrel or ksqlDB
   kestrel serve                                         ksqlDB's HTTP API over topics in memory, and a page
   kestrel serve --bootstrap-servers H:P --checkpoint DIR
@@ -48,6 +50,8 @@ COMMANDS: Mapping[str, str] = {
     "shell": "a prompt, or statements from a text or file",
     "run": "run a script over records of files, or against a Kafka broker",
     "serve": "serve ksqlDB's HTTP API and a page",
+    "plan": "say what a script would do to what runs",
+    "apply": "do what a plan says",
     "functions": "list the functions, or describe one",
     "broker": "start a Kafka broker on this machine, for tests and demos",
     "prepare": "fetch what a run against a broker needs",

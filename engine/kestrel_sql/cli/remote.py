@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from rich.text import Text
 
@@ -115,7 +115,8 @@ class RemoteServer:
     def _run(self, parsed: ParsedStatement, display: Display) -> None:
         match parsed.statement:
             case SetProperty(name=name, value=value):
-                self.ask("GET", f"/is_valid_property/{quote(name, safe='')}")
+                # The server checks it, and forgets it.
+                self._send(parsed, display)
                 self.properties[name] = value
             case UnsetProperty(name=name):
                 self.properties.pop(name, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,10 @@ from kestrel_sql.cli.render import Display, report, show_error, show_totals, war
 from kestrel_sql.cli.usage import metrics_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.kafka.run.application import Application
 from kestrel_sql.kafka.run.progress import QueryState
+from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.session.session import Session
 
@@ -70,6 +72,23 @@ def add_kafka_options(parser: Any) -> None:
     )
 
     group.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="let a query that has changed so that it cannot resume, or whose state --adopt does not take over, begin"
+        " anew, and write its results again, if its records are still there",
+    )
+    group.add_argument(
+        "--prune",
+        action="store_true",
+        help="remove what the script does not have: the state of such queries, or what a server runs; topics stay",
+    )
+    group.add_argument(
+        "--adopt",
+        metavar="SERVICE_ID",
+        help="at the first start, go on where a ksqlDB service that ran the same script without a command topic"
+        " (headless) has ended, with its state",
+    )
+    group.add_argument(
         "--max-bad",
         type=_limit,
         metavar="N|P%",
@@ -104,6 +123,8 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
         grace=_GRACE_S if arguments.grace is None else arguments.grace,
         share_sources=arguments.share_sources,
         max_bad=arguments.max_bad,
+        rebuilds=arguments.rebuild,
+        prunes=arguments.prune,
     )
     stop = _stop_on_signals()
     monitor = Monitor(arguments.health_file)
@@ -139,6 +160,7 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
             report=report(errors),
             answer=display.answer,
             stop=stop,
+            adoption=_adoption(settings, arguments, warn(errors)),
         )
         parts: list[str] = []
 
@@ -156,6 +178,12 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
         except EngineError as error:
             show_error(errors, error, application.text)
             return False
+
+
+def _adoption(settings: RunSettings, arguments: argparse.Namespace, say: Callable[[str], None]) -> Adoption | None:
+    if arguments.adopt is None:
+        return None
+    return Adoption(settings.config, arguments.adopt, say, rebuilds=settings.rebuilds)
 
 
 def _stop_on_signals() -> Event:

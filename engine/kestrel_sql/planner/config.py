@@ -124,6 +124,10 @@ class Config(Mapping[str, str]):
         _check_changeable(name, self)
         return Config(MappingProxyType({key: text for key, text in self.overrides.items() if key != name}))
 
+    def beyond(self, base: Config) -> dict[str, str]:
+        """The properties that are set, and not so in `base`."""
+        return {name: value for name, value in self.overrides.items() if base.overrides.get(name) != value}
+
     def flag(self, name: str) -> bool:
         """Return a property that has a true or false default.
 

@@ -44,7 +44,7 @@ Command = (
 """Statements that a ksqlDB server sends through its command topic."""
 
 
-TERMINATE_ID = "cluster/TerminateCluster/terminate"
+TERMINATE_ID = "terminate/CLUSTER/execute"
 """The id of the command that ends the service."""
 
 

@@ -36,6 +36,17 @@ def check_property(name: str, config: Config) -> None:
     """
     if name in FIXED or name.startswith("ssl."):
         raise ApiError(BAD_REQUEST, f"Cannot override property '{name}'")
+    check_allowed(name, config)
+    if not is_known(name):
+        raise ApiError(BAD_REQUEST, f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
+
+
+def check_allowed(name: str, config: Config) -> None:
+    """Check that the server does not prohibit a property; an unknown one it does not.
+
+    Raises:
+        ApiError: it does.
+    """
     denied = {each.strip() for each in config["ksql.properties.overrides.denylist"].split(",")}
     if name in IMMUTABLE or name in denied:
         raise ApiError(
@@ -43,8 +54,6 @@ def check_property(name: str, config: Config) -> None:
             "One or more properties overrides set locally are prohibited by the KSQL server (use UNSET to reset their"
             f" default value): [{name}]",
         )
-    if not is_known(name):
-        raise ApiError(BAD_REQUEST, f"Not recognizable as ksql, streams, consumer, or producer property: '{name}'")
 
 
 def with_properties(config: Config, properties: Mapping[str, object]) -> Config:

@@ -255,10 +255,10 @@ class Service(Protocol):
         ...
 
     def check_property(self, name: str) -> None:
-        """Check that a request may set a property.
+        """Check that the server does not prohibit a property.
 
         Raises:
-            ApiError: it is unknown or may not be set.
+            ApiError: it does.
         """
         ...
 

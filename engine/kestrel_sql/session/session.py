@@ -76,6 +76,10 @@ class PersistentQuery:
         """The query id, such as `CSAS_OUT_0`."""
         return self.plan.query_id
 
+    def materialises(self, name: str) -> bool:
+        """Whether it keeps the read-only table of that name."""
+        return self.plan.sink is None and self.plan.sources == (name,)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
@@ -100,9 +104,8 @@ class Executed:
     @property
     def created_query(self) -> str | None:
         """The id of the persistent query that the statement started."""
-        if self.plan is None or self.plan.query_plan is None or isinstance(self.statement.statement, CreateSource):
-            return None
-        return self.plan.query_plan.query_id
+        query = None if self.plan is None else self.plan.query_plan
+        return None if query is None else query.query_id
 
 
 @dataclass(slots=True)
@@ -292,12 +295,11 @@ class Session:
 
     @_plan.register
     def _(self, statement: DropSource, parsed: ParsedStatement) -> Executed:
-        own = self._query_writing(statement.name)
-        others = [q for q in self.queries.values() if own is None or q.id != own.id]
+        inserts = [q for q in self.queries.values() if q.plan.sink and self._query_writing(q.plan.sink) is not q]
         use = SourceUse(
             sources=self.catalog.derived(statement.name),
-            readers=tuple(q.id for q in others if statement.name in q.plan.sources),
-            writers=tuple(q.id for q in others if q.plan.sink == statement.name),
+            readers=tuple(q.id for q in inserts if statement.name in q.plan.sources),
+            writers=tuple(q.id for q in inserts if q.plan.sink == statement.name),
         )
         source = self.catalog.sources.get(statement.name)
         sharing = tuple(x.name for x in self.sources_of_topic(source.topic) if x.name != source.name) if source else ()
@@ -380,8 +382,10 @@ class Session:
         return self.queries.get(source.created_by) if source is not None and source.created_by else None
 
     def _forget_dropped(self, command: DdlCommand) -> None:
-        if isinstance(command, DropSourceV1) and (query := self._query_writing(command.source_name)) is not None:
-            del self.queries[query.id]
+        if isinstance(command, DropSourceV1):
+            name = command.source_name
+            own = self._query_writing(name) or next((q for q in self.queries.values() if q.materialises(name)), None)
+            self.queries.pop("" if own is None else own.id, None)
 
     def _query_id(self, statement: object, query: QueryPlan) -> str:
         """Return the id of a query that is about to start: its own, that of the one it replaces, or the next."""

@@ -78,6 +78,10 @@ class MemoryBroker:
         """The numbers of partitions and replicas of the topics that exist; there is one replica."""
         return {topic: (self.count_of(topic), 1) for topic in topics if topic in self._topics}
 
+    def assignments(self) -> tuple[dict[str, int], ...]:
+        """None: there are no consumer groups."""
+        return ()
+
     def retention_ms(self, topic: str) -> int | None:
         """How long (ms) a topic is said to keep records, None if nobody says it; in memory all are kept."""
         return self._retentions.get(topic)

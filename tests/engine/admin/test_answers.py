@@ -48,6 +48,7 @@ def test_lists(view: EngineView) -> None:
     assert ask(view, "SHOW TOPICS").rows == (("raw", 1, "1"), ("s", 1, "1"), ("tt", 1, "1"))
     assert ask(view, "SHOW TYPES").rows == (("MONEY", "DECIMAL(10, 2)"),)
     assert ask(view, "SHOW ALL TOPICS EXTENDED").rows[0] == ("raw", 1, "1", 0, 0)
+    assert ("s", 1, "1", 1, 1) in ask(view, "SHOW TOPICS EXTENDED").rows
     assert ask(view, "SHOW VARIABLES").rows == (("x", "1"),)
     assert [row[:5] for row in ask(view, "SHOW QUERIES").rows] == [("CTAS_T_0", "PERSISTENT", "PAUSED", "T", "tt")]
     assert ("LPAD", "SCALAR", "STRING") in ask(view, "SHOW FUNCTIONS").rows

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kestrel_sql.errors import QueryError
+from kestrel_sql.kafka.run import adoption
+from kestrel_sql.kafka.run.adoption import Adoption, StillRunsError, check_history
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.takeover.left import Committed, Left
-from kestrel_sql.server.broker import adoption
 from kestrel_sql.server.broker import queries as supervision
-from kestrel_sql.server.broker.adoption import Adoption, StillRunsError, check_history
 from kestrel_sql.server.broker.queries import BrokerQueries
 from kestrel_sql.session.session import Session
 

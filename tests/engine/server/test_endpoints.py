@@ -122,7 +122,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ),
     ("POST", "/query", {"ksql": "-- nothing"}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
     ("POST", "/query-stream", {"sql": " "}, 400, 40001, "Expected exactly one KSQL statement; found 0 instead"),
-    ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40001, "not supported"),
+    ("POST", "/query", {"ksql": "LIST STREAMS;"}, 400, 40000, "not supported"),
     ("POST", "/query", {"ksql": "PRINT nowhere;"}, 400, 40000, "nowhere"),
     ("POST", "/query-stream", {"sql": SELECT, "properties": {"nonsense": 1}}, 400, 40000, "nonsense"),
     ("POST", "/inserts-stream", None, 400, 40004, "HTTP2"),
@@ -132,7 +132,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("POST", "/lag", {"ksqlHost": "h:1", "hostStoreLags": {}}, 400, 50000, "cluster"),
     ("GET", "/status/stream/`NOBODY`/create", None, 404, 40400, "Command not found"),
     ("GET", "/is_valid_property/ksql.service.id", None, 400, 40000, "ksql.service.id"),
-    ("GET", "/is_valid_property/nonsense", None, 400, 40000, "nonsense"),
+    ("GET", "/is_valid_property/ksql.service.id", None, 400, 40000, "prohibited"),
     ("GET", "/ui/nothing.js", None, 404, 40400, "no such file"),
     ("GET", "/ui/plan/NOBODY", None, 404, 40000, "NOBODY"),
 ]
@@ -151,7 +151,7 @@ OFFERED = [
 SPEC = {
     "GET": [
         *("/", "/info", "/healthcheck", "/clusterStatus", "/v1/metadata", "/v1/metadata/id", "/status", "/ws/query"),
-        *("/status/stream/`ORDERS`/create", "/is_valid_property/nonsense", "/chc/ready", "/chc/live"),
+        *("/status/stream/`ORDERS`/create", "/is_valid_property/ksql.service.id", "/chc/ready", "/chc/live"),
     ],
     "POST": [
         *("/ksql", "/ksql/terminate", "/query", "/query-stream", "/inserts-stream", "/close-query"),

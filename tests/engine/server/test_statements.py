@@ -182,7 +182,7 @@ def test_queries_are_listed_paused_and_terminated(url: str) -> None:
     assert (query["sinks"], query["queryType"], query["statusCount"]) == (["COUNTS"], "PERSISTENT", {"RUNNING": 1})
     (paused,) = ksql(url, f"PAUSE {query_id};").json()
     assert paused["commandId"] == f"pause/{query_id}/execute"
-    assert ksql(url, "LIST QUERIES;").json()[0]["queries"][0]["state"] == "PAUSED"
+    assert ksql(url, "LIST QUERIES;").json()[0]["queries"][0]["statusCount"] == {"PAUSED": 1}
     (explained,) = ksql(url, f"EXPLAIN {query_id};").json()
     assert explained["queryDescription"]["executionPlan"]
     (ended,) = ksql(url, f"TERMINATE {query_id};").json()
@@ -279,7 +279,7 @@ def test_the_small_endpoints(url: str) -> None:
     assert http.get(f"{url}/clusterStatus").status_code == 404
     assert http.post(f"{url}/heartbeat", json={}).json()["error_code"] == 50000
     assert http.get(f"{url}/is_valid_property/auto.offset.reset").json() is True
-    assert http.get(f"{url}/is_valid_property/nonsense").json()["error_code"] == 40000
+    assert http.get(f"{url}/is_valid_property/nonsense").json() is True
     assert http.get(f"{url}/status/stream/none/create").json()["error_code"] == 40400
     for method, path in (("GET", "/ksql"), ("POST", "/info"), ("GET", "/nowhere")):
         missing = http.request(method, url + path)
@@ -297,6 +297,6 @@ def test_a_terminated_server_says_so() -> None:
     with sparkless_server() as running:
         ksql(running.url, ORDERS.format("gone") + "CREATE STREAM copy AS SELECT * FROM gone;")
         (entity,) = http.post(f"{running.url}/ksql/terminate", json={"deleteTopicList": ["CO.*"]}).json()
-        assert entity["commandId"] == "cluster/TerminateCluster/terminate"
+        assert entity["commandId"] == "terminate/CLUSTER/execute"
         answer = ksql(running.url, "LIST TYPES;")
         assert (answer.status_code, answer.json()["error_code"]) == (503, 50304)

@@ -149,8 +149,12 @@ def _properties(view: EngineView, extended: bool) -> Entity:
         {"name": name, "scope": "KSQL", "value": config[name], "editable": name not in IMMUTABLE, "level": "QUERY"}
         for name in sorted(config)
     ]
-    changed = sorted(config.overrides)
-    return {"@type": "properties", "properties": listed, "overwrittenProperties": changed, "defaultProperties": []}
+    return {
+        "@type": "properties",
+        "properties": listed,
+        "overwrittenProperties": sorted(config.beyond(view.base)),
+        "defaultProperties": [each["name"] for each in listed if each["name"] not in config.overrides],
+    }
 
 
 def _functions(view: EngineView, extended: bool) -> Entity:

@@ -24,19 +24,24 @@ def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any
         **described_plan(query.plan, view),
         "id": query.id,
         "statementText": query.statement_text,
-        "overriddenProperties": dict(query.config.overrides),
+        "overriddenProperties": query.config.beyond(view.base),
         "ksqlHostQueryStatus": {view.host: status_of(state)},
         "queryType": "PERSISTENT",
         "queryErrors": query_errors(query, view),
         "tasksMetadata": _tasks(view.offsets(query.id)),
         "consumerGroupId": consumer_group(query, view),
-        "state": state,
+        "state": shown_state(state),
     }
 
 
 def status_of(state: str) -> str:
     """The status of a host that has a query in a state; clients know no other than RUNNING, ERROR and PAUSED."""
     return "RUNNING" if state == "STARTING" else state
+
+
+def shown_state(state: str) -> str:
+    """What clients see of a state: a query that is paused counts as PAUSED, and is RUNNING."""
+    return "RUNNING" if state == "PAUSED" else state
 
 
 def consumer_group(query: PersistentQuery, view: EngineView) -> str:

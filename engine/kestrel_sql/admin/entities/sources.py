@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from kestrel_sql.admin.entities.queries import consumer_group, status_of
+from kestrel_sql.admin.entities.queries import consumer_group, shown_state, status_of
 from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
@@ -64,7 +65,7 @@ def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, 
     counted = [
         (name, float(sum(rows)))
         for name, rows in (("consumer-total-messages", read), ("total-messages", written))
-        if rows
+        if sum(rows)
     ]
     failed = dict.fromkeys(query.id for query in (*readers, *writers) if query.id in view.failed)
     now = int(time.time() * 1000)
@@ -99,7 +100,7 @@ def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
         "id": query.id,
         "statusCount": {status_of(state): 1},
         "queryType": "PERSISTENT",
-        "state": state,
+        "state": shown_state(state),
     }
 
 
@@ -107,11 +108,21 @@ def topic_entries(view: EngineView, *, hidden: bool, extended: bool) -> list[dic
     """The topics by name; `replicaInfo` holds the number of replicas of each partition."""
     names = view.topics(hidden=hidden)
     counts = view.broker.partitions_and_replicas(names)
+    groups = [*view.broker.assignments(), *_read_by_queries(view, counts)] if extended else []
     entries = []
     for name in names:
         partitions, replicas = counts.get(name, (0, 0))
         entry: dict[str, Any] = {"name": name, "replicaInfo": [replicas] * partitions}
         if extended:
-            entry |= {"consumerCount": 0, "consumerGroupCount": 0}
+            read = [group[name] for group in groups if name in group]
+            entry |= {"consumerCount": sum(read), "consumerGroupCount": len(read)}
         entries.append(entry)
     return entries
+
+
+def _read_by_queries(view: EngineView, counts: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
+    """How many partitions each query reads, by topic; what runs it joins no consumer group."""
+    sources = view.session.catalog.sources
+    queries = (query for query in view.session.queries.values() if query.id not in view.failed)
+    topics = ({sources[name].topic for name in query.plan.sources if name in sources} for query in queries)
+    return [{name: counts.get(name, (0, 0))[0] for name in read} for read in topics]

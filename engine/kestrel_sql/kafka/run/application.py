@@ -20,6 +20,7 @@ from kestrel_sql.errors import EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
@@ -53,6 +54,8 @@ class Application:
 
     `report` shows what the run does next.
 
+    `adoption` takes over the queries that ksqlDB ran, at the first start.
+
     `text` is the text that is parsed or executed, to which the positions of errors belong.
 
     `open_spark` opens the session when a statement first needs it, and `close_spark` closes it at the end.
@@ -66,6 +69,7 @@ class Application:
     show: Callable[[Sequence[QueryState]], None]
     answer: Callable[[Answer], None]
     stop: Event = field(default_factory=Event)
+    adoption: Adoption | None = None
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
     bad: BadRecords = field(init=False)
@@ -180,6 +184,7 @@ class Application:
             bad=self.bad,
             log=log.write,
             stop=self.stop,
+            adoption=self.adoption,
         )
 
     def _define(self, parsed: ParsedStatement, topics: Topics) -> Answer | None:

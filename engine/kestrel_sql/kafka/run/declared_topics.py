@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -82,6 +82,10 @@ class Topics:
             case _:
                 return None
 
+    def shapes(self, names: Iterable[str]) -> Mapping[str, TopicShape]:
+        """Return the configurations of the topics with these names that exist."""
+        return shapes_of(self.config, names)
+
     def make(self, topic: str) -> None:
         """Create a topic with one partition unless it exists.
 
@@ -91,7 +95,7 @@ class Topics:
         """
         check_writable(topic, {})
         if topic not in shapes_of(self.config, [topic]):
-            self._create(topic, TopicProperties(partitions=1), None)
+            self.create(topic, TopicProperties(partitions=1), None)
 
     def delete(self, topic: str) -> None:
         """Delete a topic if it exists.
@@ -117,7 +121,7 @@ class Topics:
         self, command: CreateStreamV1 | CreateTableV1, wanted: TopicProperties, settings: Config, span: Span | None
     ) -> str | None:
         name = command.topic_name
-        found = shapes_of(self.config, [name]).get(name)
+        found = self.shapes([name]).get(name)
         if found is None and wanted.partitions is None:
             reader = next((query for query in self.known.values() if name in query.sources), None)
             if reader is not None:
@@ -125,7 +129,7 @@ class Topics:
             raise missing_topic(name, span)
         if found is None:
             check_writable(name, settings, span)
-            found = self._create(name, wanted, cleanup_policy(command, is_sink=False))
+            found = self.create(name, wanted, cleanup_policy(command, is_sink=False))
         if found is None:
             return name
         check_shape(name, found, wanted, span)
@@ -136,9 +140,9 @@ class Topics:
     ) -> str | None:
         given, policy = given_topic(statement), cleanup_policy(command, is_sink=True)
         name, source = command.topic_name, session.catalog.sources[statement.query.source.name].topic
-        found = shapes_of(self.config, [name, source])
+        found = self.shapes([name, source])
         wanted = inherited(given, found.get(source), policy=policy)
-        there = found.get(name) or self._create(name, wanted, policy)
+        there = found.get(name) or self.create(name, wanted, policy)
         if there is None:
             return name
         kind = "STREAM" if isinstance(command, CreateStreamV1) else "TABLE"
@@ -146,7 +150,7 @@ class Topics:
         check_shape(name, there, given if is_known else wanted, span)
         return None
 
-    def _create(self, name: str, wanted: TopicProperties, policy: str | None) -> TopicShape | None:
+    def create(self, name: str, wanted: TopicProperties, policy: str | None) -> TopicShape | None:
         """Create a topic; if it was created by another client meanwhile, return its configuration."""
         settings = {"cleanup.policy": policy, "retention.ms": wanted.retention_ms}
         topic = NewTopic(

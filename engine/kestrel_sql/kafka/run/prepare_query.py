@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from kestrel_sql.dataflow.run import QueryRun
-from kestrel_sql.errors import StatementError
+from kestrel_sql.errors import QueryError, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
@@ -36,6 +36,8 @@ class Prepared:
     stored: StoredQuery
     pipeline: Pipeline
     is_new: bool
+    replaces: StoredQuery | None = None
+    """The query in the checkpoint whose state it does not take."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,6 +81,27 @@ class Preparation:
             pages_by_task=self._has_enough_tasks(pipeline, topics),
         )
         return self._prepared(named, stored, pipeline, is_new=True)
+
+    def anew(self, named: NamedQuery, stored: StoredQuery, run: int) -> Prepared:
+        """Prepare a query to begin with empty state over the whole history of its topics, under an id of its own.
+
+        Raises:
+            QueryError: records that it has read are gone.
+            StatementError: as in `new`.
+        """
+        # What has been written under the old id counts as written.
+        plan = replace(named.query.plan, query_id=f"{named.query.id}_{run}")
+        found = replace(self, from_start=True).new(replace(named, query=replace(named.query, plan=plan)))
+        lost = [
+            f"partition {partition} of the topic {topic} begins at offset {first}"
+            for (topic, partition), first in found.stored.start.items()
+            if first > stored.start.get((topic, partition), first)
+        ]
+        if lost:
+            raise QueryError(
+                f"{stored.id} cannot begin anew: records that it has read are gone; {'; '.join(lost)}", hint=_NEW_NAME
+            )
+        return replace(found, replaces=stored)
 
     def known(self, named: NamedQuery, stored: StoredQuery) -> Prepared:
         """Prepare a query to resume from its checkpoint.

@@ -86,9 +86,7 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
     """
     before = plan_of(stored)
     after = replace(named.query.plan, query_id=stored.id)
-    changes = [str(change) for change in _changes(before, after)]
-    was, now = relevant(Config.of(stored.settings), before), relevant(named.query.config, after)
-    changes += [f"{key}\n  - {was.get(key)}\n  + {now.get(key)}" for key in _differing(was, now)]
+    changes = changes_between(before, Config.of(stored.settings), after, named.query.config)
     if not changes:
         return after
     if not named.replaces:
@@ -101,6 +99,13 @@ def resumed(named: NamedQuery, stored: StoredQuery) -> QueryPlan:
         )
     check_plan_upgrade(before.physical_plan, after.physical_plan)
     return after
+
+
+def changes_between(before: QueryPlan, was: Config, after: QueryPlan, now: Config) -> list[str]:
+    """Return the differences between two plans of a query and between the settings that matter to them."""
+    found = [str(change) for change in _changes(before, replace(after, query_id=before.query_id))]
+    old, new = relevant(was, before), relevant(now, after)
+    return found + [f"{key}\n  - {old.get(key)}\n  + {new.get(key)}" for key in _differing(old, new)]
 
 
 def plan_of(stored: StoredQuery) -> QueryPlan:

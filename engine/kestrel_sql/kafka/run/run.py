@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError
+from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError, StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.adoption import Adoption, StillRunsError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
@@ -29,6 +30,7 @@ from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
 from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.supervisor import AWAY_S, Absences, Supervisor
+from kestrel_sql.kafka.run.taken_state import Place
 from kestrel_sql.kafka.run.topic_changes import changed, changes
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.queries.bad_records import BadLimit, BadRecords
@@ -36,6 +38,7 @@ from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of
 from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.state.checkpoint_path import remove_folder
 from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import LogEntry
@@ -79,6 +82,10 @@ class RunSettings:
     patience: float = 60.0
     grace: float | None = None
     max_bad: BadLimit | None = None
+    rebuilds: bool = False
+    """Whether queries that have changed so that they cannot resume begin anew."""
+    prunes: bool = False
+    """Whether queries that the script does not have lose their state."""
 
     @property
     def slots(self) -> int | None:
@@ -109,6 +116,8 @@ class ProductionRun:
     bad: BadRecords
     log: Callable[[Sequence[LogEntry]], None] = lambda _: None
     stop: Event = field(default_factory=Event)
+    adoption: Adoption | None = None
+    """Where new queries of an empty checkpoint begin that ksqlDB ran before."""
     refused: ParsedStatement | None = None
     _running: dict[str, RunningQuery] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -140,16 +149,17 @@ class ProductionRun:
             until_caught_up=self.settings.until_caught_up,
         )
         prepared = self._prepare(folder, manifest, offsets)
-        for stored in gone(manifest, [query.named for query in prepared]):
-            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
-            manifest = manifest.with_query(parted(stored, folder))
+        manifest, removed = self._parted(manifest, prepared, folder)
         rows: dict[str, Mapping[PageId, int]] = {}
         for query in prepared:
             if not query.stored.shared:
                 with self._about(query.named):
-                    rows[query.stored.id] = self._check(query, folder)
+                    rows[query.stored.id] = self.check(query, folder, self.open_spark)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
+        for stored in removed:
+            if not stored.shared:
+                remove_folder(folder.folder_of(stored))
         started = [*units(prepared)]
         for unit in started:
             if unit.stored.shared:
@@ -182,11 +192,26 @@ class ProductionRun:
             return self._catch_up(queries, offsets)
         return self._run_until_stopped(queries, offsets)
 
-    def _check(self, query: Prepared, folder: CheckpointFolder) -> Mapping[PageId, int]:
-        """Check the checkpoint of a query, and return the rows in each page of its state."""
+    def _parted(
+        self, manifest: Manifest, prepared: Sequence[Prepared], folder: CheckpointFolder
+    ) -> tuple[Manifest, list[StoredQuery]]:
+        """Let queries that do not run leave those that share their checkpoint; those to remove are given, too."""
+        removed = [query.replaces for query in prepared if query.replaces is not None]
+        for stored in gone(manifest, [query.named for query in prepared]):
+            self.say(f"{stored.id} is in the checkpoint but not in the script, so it does not run")
+            manifest = manifest.with_query(parted(stored, folder))
+            if self.settings.prunes:
+                removed.append(manifest.queries[stored.name])
+                manifest = manifest.without_query(stored.name)
+        return manifest, removed
+
+    def check(
+        self, query: Prepared, folder: CheckpointFolder, open_spark: Callable[[], SparkSession] | None
+    ) -> Mapping[PageId, int]:
+        """Check the checkpoint of a query, its state only with Spark, and return the rows in each page of its state."""
         stored = query.stored
         return check_start(
-            self.open_spark,
+            open_spark,
             query.pipeline,
             folder.folder_of(stored),
             pages=stored.pages,
@@ -197,6 +222,46 @@ class ProductionRun:
         )
 
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
+        prepared = []
+        preparation, queries = self.preparation(folder, manifest, offsets)
+        for named in queries:
+            stored = manifest.queries.get(named.name)
+            with self._about(named):
+                if stored is None:
+                    found = preparation.new(named)
+                    if self.adoption is not None and not manifest.queries:
+                        found = self._adopted(self.adoption, found, folder, offsets)
+                    prepared.append(found)
+                    continue
+                try:
+                    prepared.append(self._known(preparation, named, stored))
+                except StatementError:
+                    if not self.settings.rebuilds:
+                        raise
+                    prepared.append(preparation.anew(named, stored, manifest.runs))
+        return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+
+    def _adopted(
+        self, adoption: Adoption, query: Prepared, folder: CheckpointFolder, offsets: BrokerOffsets
+    ) -> Prepared:
+        """Wait until ksqlDB runs a query no longer, and let it go on from there."""
+        place = Place(folder=folder.folder_of(query.stored), spark=self.open_spark, serde=self.session.serde())
+        (sink,) = query.pipeline.sinks
+        told = False
+        while True:
+            try:
+                return adoption.begun(query, offsets, sink.topic, place)
+            except StillRunsError as error:
+                if not told:
+                    self.say(str(error))
+                told = True
+            if self.stop.wait(AWAY_S):
+                raise EngineError(f"{query.stored.id} was not taken over: the run was stopped")
+
+    def preparation(
+        self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets
+    ) -> tuple[Preparation, list[NamedQuery]]:
+        """Return what prepares the queries, and the queries in their order."""
         queries = order(named_queries(self.session.queries, self.session.catalog, self.statements))
         preparation = Preparation(
             session=self.session,
@@ -206,12 +271,7 @@ class ProductionRun:
             fresh_topics=self._fresh_topics(manifest, queries),
             slots=self.settings.slots,
         )
-        prepared = []
-        for named in queries:
-            stored = manifest.queries.get(named.name)
-            with self._about(named):
-                prepared.append(preparation.new(named) if stored is None else self._known(preparation, named, stored))
-        return shared(prepared, manifest.runs) if self.settings.share_sources else prepared
+        return preparation, queries
 
     @contextmanager
     def _about(self, named: NamedQuery) -> Iterator[None]:

@@ -11,6 +11,7 @@ from kestrel_sql.admin.print_topic import format_lines, print_line, printed_sour
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import follow_topic, held_records, read_topics
+from kestrel_sql.kafka.client.groups import group_assignments
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import shapes_of
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -32,6 +33,10 @@ class BrokerTopics:
     def partitions_and_replicas(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
         """Return the numbers of partitions and replicas of the topics that exist."""
         return {name: (shape.partitions, shape.replicas) for name, shape in shapes_of(self.config, topics).items()}
+
+    def assignments(self) -> list[dict[str, int]]:
+        """Return how many partitions the members of each consumer group read, by topic."""
+        return group_assignments(self.config)
 
     def retention_ms(self, topic: str) -> int | None:
         """Return how long (ms) a topic keeps records, -1 for ever; None if that is not known."""

@@ -38,7 +38,7 @@ CreateCommand = CreateStreamV1 | CreateTableV1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceUse:
-    """What uses a source: streams and tables made from it, and the ids of queries that read or write it."""
+    """What uses a source: streams and tables made from it, and the ids of INSERT INTO that read or write it."""
 
     sources: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
@@ -186,18 +186,18 @@ def plan_drop(
     _check_kind(source, statement.kind, "DROP")
     if statement.delete_topic:
         _check_topic_deletion(source, sharing_topic)
-    if use.sources:
-        raise StatementError(
-            f"Cannot drop {source.name}.\n"
-            f"The following streams and/or tables read from this source: [{', '.join(use.sources)}].\n"
-            f"You need to drop them before dropping {source.name}."
-        )
     if use.readers or use.writers:
         raise StatementError(
             f"Cannot drop {source.name}.\n"
             f"The following queries read from this source: [{', '.join(use.readers)}].\n"
             f"The following queries write into this source: [{', '.join(use.writers)}].\n"
             f"You need to terminate them before dropping {source.name}."
+        )
+    if use.sources:
+        raise StatementError(
+            f"Cannot drop {source.name}.\n"
+            f"The following streams and/or tables read from this source: [{', '.join(use.sources)}].\n"
+            f"You need to drop them before dropping {source.name}."
         )
     return DropSourceV1(source_name=source.name)
 

@@ -20,6 +20,7 @@ from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.connector.warm_up import rehearse
+from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
 from kestrel_sql.kafka.run.declared_topics import Topics
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
@@ -30,8 +31,7 @@ from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.key_lookup import key_lookup
 from kestrel_sql.queries.transient import TransientQuery
-from kestrel_sql.server.broker.adoption import Adoption, check_adoption
-from kestrel_sql.server.broker.command_topic import Command, CommandTopic
+from kestrel_sql.server.broker.command_topic import Command, CommandTopic, check_adoption
 from kestrel_sql.server.broker.printing import printed_lines
 from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.broker.pull_queries import BrokerAsking
@@ -189,6 +189,7 @@ class BrokerBackend:
         """What statements look at that ask about the engine."""
         return EngineView(
             session=self._session,
+            base=self._base,
             broker=BrokerTopics(self._config, self._offsets),
             paused=frozenset(self.paused),
             failed=self._queries.failures(),
@@ -313,9 +314,8 @@ class BrokerBackend:
     def _written(self, key: str, parsed: ParsedStatement, done: Executed | None, config: Config) -> int:
         """Write a statement into the command topic, and return its offset."""
         plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
-        settings = {name: value for name, value in config.overrides.items() if self._base.overrides.get(name) != value}
         text = parsed.text.rstrip().removesuffix(";") + ";"
-        return self._topic.write(key, text, (settings, dict(self._base.overrides)), plan)
+        return self._topic.write(key, text, (config.beyond(self._base), dict(self._base.overrides)), plan)
 
     def _checked(
         self, parsed: ParsedStatement, planned: Executed | None, trial: Session, undo: ExitStack

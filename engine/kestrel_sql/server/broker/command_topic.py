@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from kestrel_sql.errors import AccessError, EngineError, PlanError
+from kestrel_sql.functions.registry import Registry
 from kestrel_sql.importer.command_backup import CommandRecord, read_backup
+from kestrel_sql.importer.entries import Outcome
+from kestrel_sql.importer.report import Report, commands_report
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -180,3 +183,18 @@ class CommandTopic:
         message = f"the command topic {self.topic} {what}: {reason.str()}"
         # ksqlDB tells of a statement that was not written as of one that failed, unless the broker refuses access.
         return EngineError(message) if needs is None else AccessError(message, hint=needs)
+
+
+def check_adoption(commands: Sequence[Command], functions: Registry) -> None:
+    """Plan every command of a topic.
+
+    Raises:
+        EngineError: some cannot run; lists all of them.
+    """
+    report = commands_report([command.record for command in commands], functions)
+    refused = tuple(entry for entry in report.statements if entry.outcome is Outcome.REFUSED)
+    if refused:
+        raise EngineError(
+            f"{len(refused)} of {len(commands)} commands cannot run here:\n{Report(refused)}",
+            hint="change or drop these statements in ksqlDB first",
+        )

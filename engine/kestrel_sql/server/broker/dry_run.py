@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.run.adoption import Adoption, StillRunsError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder
 from kestrel_sql.kafka.run.prepare_query import Preparation
 from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.plan.codec.plan_file import decode_statement
-from kestrel_sql.server.broker.adoption import Adoption, StillRunsError, check_adoption
-from kestrel_sql.server.broker.command_topic import CommandTopic
+from kestrel_sql.server.broker.command_topic import CommandTopic, check_adoption
 from kestrel_sql.session.session import PersistentQuery, Session, properties_config
 from kestrel_sql.sql.nodes.admin import ControlQuery
 
@@ -28,13 +28,20 @@ class Forecast:
     is_taken: bool
 
 
-def forecasts(config: KafkaConfig, service_id: str, session: Session, *, rebuilds: bool) -> Iterator[Forecast]:
+def forecasts(
+    config: KafkaConfig, service_id: str, session: Session, texts: Sequence[str] = (), *, rebuilds: bool
+) -> Iterator[Forecast]:
     """Look at all queries of a service; `session` is empty, and has its schema registry.
+
+    A service without a command topic has read the texts of a script.
 
     Raises:
         EngineError: a command cannot run here, or the broker refuses.
     """
-    _follow(config, service_id, session)
+    for parsed in [each for text in texts for each in session.parse(text)]:
+        session.execute(parsed)
+    if not texts:
+        _follow(config, service_id, session)
     adoption = Adoption(config, service_id, lambda _: None, rebuilds=rebuilds)
     offsets = BrokerOffsets(config)
     for query in session.queries.values():

@@ -22,6 +22,7 @@ from kestrel_sql.dataflow.aggregates import retention_of
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets
+from kestrel_sql.kafka.run.adoption import Adoption, StillRunsError
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQuery
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
@@ -31,7 +32,6 @@ from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batc
 from kestrel_sql.kafka.run.supervisor import Absences, Supervisor
 from kestrel_sql.kafka.run.taken_state import Place
 from kestrel_sql.kafka.run.topic_changes import changed
-from kestrel_sql.server.broker.adoption import Adoption, StillRunsError
 from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session

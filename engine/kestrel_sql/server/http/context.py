@@ -50,14 +50,22 @@ class Context:
         for each in parsed:
             self.access.check(user, each, self.service.source)
 
-    async def one_statement(self, http: HTTPConnection, request: Request) -> ParsedStatement:
-        """The only statement of a request, a SELECT or PRINT.
+    async def one_statement(
+        self, http: HTTPConnection, request: Request, otherwise: int = BAD_STATEMENT
+    ) -> ParsedStatement:
+        """The only statement of a request, a SELECT or PRINT; `otherwise` is the code of the error for another.
 
         Raises:
             ApiError: it is something else.
         """
         check = partial(self._check_one, principal_of(http), request.text)
         (parsed,) = await self.service.parse(request, check, self.limits.statements)
+        if not isinstance(parsed.statement, Query | PrintTopic):
+            raise ApiError(
+                otherwise,
+                "Statement type is not supported here: send a SELECT or PRINT, and POST other statements to /ksql",
+                statement=parsed.text if otherwise == BAD_STATEMENT else None,
+            )
         return parsed
 
     def _check_one(self, user: Principal, text: str, parsed: Sequence[ParsedStatement]) -> None:
@@ -65,12 +73,6 @@ class Context:
         if len(parsed) != 1:
             raise ApiError(
                 BAD_STATEMENT, f"Expected exactly one KSQL statement; found {len(parsed)} instead", statement=text
-            )
-        if not isinstance(parsed[0].statement, Query | PrintTopic):
-            raise ApiError(
-                BAD_STATEMENT,
-                "Statement type is not supported here: send a SELECT or PRINT, and POST other statements to /ksql",
-                statement=parsed[0].text,
             )
 
     @contextmanager

@@ -32,7 +32,7 @@ async def query(http: HttpRequest) -> Response:
     if not request.text.strip():
         raise ApiError(BAD_REQUEST, '"ksql" field must be populated')
     framing = _framing(http, QUERY, absent=Framing.OBJECTS)
-    parsed = await context.one_statement(http, request)
+    parsed = await context.one_statement(http, request, otherwise=BAD_REQUEST)
     if isinstance(parsed.statement, PrintTopic):
         if http.scope["http_version"].startswith("2"):
             raise ApiError(40500, "PRINT on /query needs HTTP/1.1; /query-stream takes both")

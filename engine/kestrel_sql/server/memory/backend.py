@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
@@ -35,7 +36,7 @@ class MemoryBackend:
         """Start nothing; `wake` tells the engine's thread that there is work."""
         self._engine = engine
         self._wake = wake
-        self.config = engine.session.config
+        self._base = self.config = engine.session.config
         most = engine.session.config.integer("ksql.max.push.queries") or 100
         self.pushes = Pushes(engine, most, queue_rows, wake)
         self._turns = Turns(engine, self.pushes)
@@ -94,7 +95,7 @@ class MemoryBackend:
 
     def view(self) -> EngineView:
         """What statements look at that ask about the engine."""
-        return self._engine.view()
+        return replace(self._engine.view(), base=self._base)
 
     def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
         """Plan a push or pull query.

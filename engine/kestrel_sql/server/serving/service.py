@@ -35,7 +35,7 @@ from kestrel_sql.server.errors import (
     ApiError,
     api_error,
 )
-from kestrel_sql.server.properties import check_property, with_properties
+from kestrel_sql.server.properties import check_allowed, with_properties
 from kestrel_sql.server.secrets import told
 from kestrel_sql.server.service import (
     CommandStatus,
@@ -278,12 +278,12 @@ class ServedService:
         return dict(self._engine.statuses)
 
     def check_property(self, name: str) -> None:
-        """Check that a request may set a property.
+        """Check that the server does not prohibit a property.
 
         Raises:
-            ApiError: it is unknown or may not be set.
+            ApiError: it does.
         """
-        check_property(name, self._engine.config)
+        check_allowed(name, self._engine.config)
 
     async def terminate(self, topics: Sequence[str]) -> Entity:
         """Close all queries and delete the sink topics that match a pattern.

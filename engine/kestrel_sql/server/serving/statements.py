@@ -12,6 +12,7 @@ from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.entities.answers import entity_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError, FunctionError, StatementError, attach_span
+from kestrel_sql.planner.analysis.scope import scope_of_query
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.commands import Command, command_id, current_status, success
 from kestrel_sql.server.errors import ASSERTION_FAILED, BAD_REQUEST, QUERY_ENDPOINT, ApiError, api_error
@@ -50,6 +51,16 @@ def opens(statement: object) -> bool:
     return is_command(statement) and not isinstance(statement, ControlQuery | DropSource)
 
 
+def _misplaced(parsed: ParsedStatement, session: Session) -> ApiError:
+    """Say where a SELECT or PRINT belongs, if its sources are there."""
+    if isinstance(parsed.statement, Query):
+        scope_of_query(parsed.statement, session.catalog)
+    message = (
+        "The following statement types should be issued to the websocket endpoint '/query':\n\t* PRINT\n\t* SELECT"
+    )
+    return ApiError(QUERY_ENDPOINT, message, statement=parsed.text)
+
+
 @dataclass(slots=True)
 class Statements:
     """Carries out the statements of requests on one engine."""
@@ -73,15 +84,10 @@ class Statements:
         trial = trial_session(self.engine.session, config, variables)
         planned: list[Executed | None] = []
         for parsed in statements:
-            if isinstance(parsed.statement, Query | PrintTopic):
-                raise ApiError(
-                    QUERY_ENDPOINT,
-                    "The following statement types should be issued to the websocket endpoint '/query':\n\t* PRINT\n\t*"
-                    " SELECT",
-                    statement=parsed.text,
-                )
             try:
                 with attach_span(parsed.span):
+                    if isinstance(parsed.statement, Query | PrintTopic):
+                        raise _misplaced(parsed, trial)
                     planned.append(self._try(parsed, trial))
             except EngineError as error:
                 raise api_error(error, parsed.text, text) from error

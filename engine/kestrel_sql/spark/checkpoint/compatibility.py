@@ -26,7 +26,7 @@ _HINT = "run the statement that wrote it, or start with a new checkpoint; this o
 
 
 def check_start(
-    open_spark: Callable[[], SparkSession],
+    open_spark: Callable[[], SparkSession] | None,
     pipeline: Pipeline,
     checkpoint: CheckpointPath,
     *,
@@ -41,7 +41,7 @@ def check_start(
     Decodes every page of its state once, in parallel.
 
     Args:
-        open_spark: opens the session; not called if there are no pages.
+        open_spark: opens the session; not called if there are no pages. None leaves the pages alone, and the metadata.
         pipeline: the pipeline to start.
         checkpoint: the folder; it need not exist.
         pages: as in `Pipeline.frame`.
@@ -71,7 +71,8 @@ def check_start(
         raise CheckpointError(
             f"{_query_names(pipeline)} cannot resume from the checkpoint {checkpoint}: {flaw}", hint=_HINT
         )
-    write_metadata(checkpoint, own)
+    if open_spark is not None:
+        write_metadata(checkpoint, own)
     return rows
 
 
@@ -82,7 +83,7 @@ def folder_of(checkpoint: str | Path) -> Path:
 
 
 def _flaws(
-    open_spark: Callable[[], SparkSession],
+    open_spark: Callable[[], SparkSession] | None,
     pipeline: Pipeline,
     folder: CheckpointPath,
     own: CheckpointMetadata,
@@ -108,6 +109,8 @@ def _flaws(
     yield from replaced_files(folder, batches, is_complete=unfinished_batch(folder) is None)
     if operators != list(range(levels)):
         yield f"it contains the state of {len(operators)} levels of operators, and the query has {levels}"
+    if open_spark is None:
+        return
     for number in range(1, levels + 1):
         yield from _state_flaws(open_spark(), pipeline, folder, own, number, rows)
 

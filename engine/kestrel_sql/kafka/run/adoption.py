@@ -1,16 +1,13 @@
-"""Taking over what ksqlDB left: the commands of its topic, and how far its queries had read."""
+"""Takes over what the queries of a ksqlDB service left: how far they had read, and their state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kestrel_sql.errors import EngineError, QueryError
-from kestrel_sql.functions.registry import Registry
-from kestrel_sql.importer.entries import Outcome
-from kestrel_sql.importer.report import Report, commands_report
+from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import broker_error
 from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -22,24 +19,8 @@ from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_
 from kestrel_sql.kafka.takeover.internal import Serde
 from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left
 from kestrel_sql.kafka.takeover.take_over import Taken, has_final_windows, take_over
-from kestrel_sql.server.broker.command_topic import Command
 
 _TIMEOUT_S = 20.0
-
-
-def check_adoption(commands: Sequence[Command], functions: Registry) -> None:
-    """Plan every command of a topic.
-
-    Raises:
-        EngineError: some cannot run; lists all of them.
-    """
-    report = commands_report([command.record for command in commands], functions)
-    refused = tuple(entry for entry in report.statements if entry.outcome is Outcome.REFUSED)
-    if refused:
-        raise EngineError(
-            f"{len(refused)} of {len(commands)} commands cannot run here:\n{Report(refused)}",
-            hint="change or drop these statements in ksqlDB first",
-        )
 
 
 def check_history(
