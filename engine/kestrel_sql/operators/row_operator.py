@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kestrel_sql.operators.late_rows import note_row
-from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, Output, Results, Row, RowError, State
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, Output, Results, Row, RowError, State, Value
 
 
 class RowOperator(ABC):
@@ -15,7 +15,7 @@ class RowOperator(ABC):
 
     __slots__ = ()
 
-    parts: ClassVar[Sequence[int | None]] = (None,)
+    parts: ClassVar[Sequence[int]] = (0,)
 
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Process the rows of a batch: change `state` and return the outputs in order.
@@ -47,11 +47,20 @@ class RowOperator(ABC):
 
 
 def _results(outputs: Sequence[Output], causes: list[int]) -> Results:
+    values, old = [output.value for output in outputs], [output.old for output in outputs]
     return Results(
         causes=causes,
         times=[output.timestamp for output in outputs],
         keys=[output.key for output in outputs],
-        values={None: [output.value for output in outputs]},
-        old={None: [output.old for output in outputs]},
+        values={0: [None if value is None else 0 for value in values]},
+        old={0: [None if value is None else 0 for value in old]},
+        picks=(),
+        own=_columns(values),
+        old_own=_columns(old),
         windows=[output.window for output in outputs],
     )
+
+
+def _columns(rows: Sequence[Value | None]) -> list[list[Any]]:
+    width = max((len(row) for row in rows if row is not None), default=0)
+    return [*map(list, zip(*((None,) * width if row is None else row for row in rows), strict=True))]

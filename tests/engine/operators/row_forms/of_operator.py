@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
@@ -20,6 +21,7 @@ from tests.engine.operators.row_forms import (
     stream_stream,
     stream_table,
     table_table,
+    unwindowed,
 )
 from tests.engine.operators.row_forms import stream_time as times
 
@@ -72,5 +74,9 @@ def row_form(operator: Operator, widths: list[int], width: int) -> Operator:
                 placeholder=width > sum(widths),
                 window_size_ms=operator.window_size_ms,
             )
+        case StreamAggregate(key_bytes=keys, columns=columns, calls=calls, with_old=old):
+            return unwindowed.StreamAggregate(key_bytes=keys, columns=columns, calls=calls, with_old=old)
+        case TableAggregate(key_bytes=keys, columns=columns, calls=calls):
+            return unwindowed.TableAggregate(key_bytes=keys, columns=columns, calls=calls)
         case _:
             return operator

@@ -13,6 +13,7 @@ from kestrel_sql.dataflow.log_entries import LATE
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
+from kestrel_sql.operators.aggregates import folding as folding_module
 from kestrel_sql.operators.aggregates.windows import groups_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
@@ -25,6 +26,7 @@ from kestrel_sql.spark.state import page as page_module
 from kestrel_sql.spark.state import sessions_by_column as sessions_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
+from tests.engine.operators.row_forms.of_operator import in_row_form
 
 _KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
 _SOURCE = (
@@ -179,20 +181,20 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
     keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, end, window)
-    assert PageRunner(level)._by_column
     assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
         batches, most = some_batches(level, seed)
         monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", most)
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
+        monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
         monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
-        monkeypatch.setattr(bulk_module, "MANY_GROUPS", 4)
+        monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
         monkeypatch.setattr(page_module, "can_run", lambda rows: False)
         # Text tells -0.0 from 0.0 and knows NaN.
-        single = through(PageRunner(level), batches)
+        single = through(PageRunner(Level(tuple(map(in_row_form, level.operators)), level.alive)), batches)
         assert repr(bulk[0]) == repr(single[0])
         assert in_key_order(bulk[1]) == in_key_order(single[1])
         ways = iter([False, True] * len(batches))
