@@ -62,6 +62,7 @@ class Folding:
     __slots__ = (
         "_calls",
         "_columns",
+        "_end",
         "_failed",
         "_folded",
         "_merged",
@@ -82,6 +83,7 @@ class Folding:
         self.latest: list[Any] = []
         self._merged: dict[int, Sequence[int]] = {}
         self._folded: list[_Folded] = []
+        self._end = 0
         self._failed: tuple[int, Exception] | None = None
 
     def group(self, stored: Group | None) -> int:
@@ -161,8 +163,8 @@ class Folding:
         ]
 
     def _fold(self, folded: _Folded, round_: _Round) -> None:
-        if self._failed is not None and len(round_.entries):
-            end = bisect_left(round_.entries, self._failed[0])
+        if self._failed is not None:
+            end = bisect_left(round_.entries, self._end)
             round_ = _Round([slot for slot in round_.merged if self.slots.index(slot) < end], round_.entries[:end])
         for slot in round_.merged:
             self._attempt(folded, partial(folded.merge, slot, self._merged[slot]))
@@ -174,8 +176,13 @@ class Folding:
             step()
         except Exception as error:  # noqa: BLE001 - any error of an aggregate fails its query
             entry = folded.entry if folded.entry >= 0 else self.slots.index(~folded.entry)
-            if self._failed is None or entry < self._failed[0]:
-                self._failed = entry, failure_of(folded.aggregator, error)
+            row = max(self.refs[entry], ~self.refs[entry])
+            self._end = entry if self._failed is None else min(entry, self._end)
+            self._fail(row, failure_of(folded.aggregator, error))
+
+    def _fail(self, row: int, error: Exception) -> None:
+        if self._failed is None or row < self._failed[0]:
+            self._failed = row, error
 
     def results(
         self,
@@ -211,6 +218,27 @@ class Folding:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
         return found
 
+    def first_rows(self) -> dict[int, int]:
+        """Return the row of the first entry of each group that has any."""
+        return dict(zip(reversed(self.slots), reversed(self.refs), strict=True))
+
+    def last(self, causes: list[int], slots: Sequence[int]) -> Results:
+        """Return the results of groups after all entries, by their causes."""
+        rows = dict(zip(self.slots, self.refs, strict=True))
+        picked: list[Ref] = [rows[slot] if slot in rows else self._copied(self.stored[slot]) for slot in slots]
+        own: list[OwnColumn] = []
+        for folded in self._folded:
+            column: list[Any] = [None] * len(slots)
+            for at, slot in enumerate(slots):
+                try:
+                    column[at] = folded.aggregator.result(folded.states[slot])
+                except Exception as error:  # noqa: BLE001 - any error of an aggregate fails its query
+                    self._fail(causes[at], failure_of(folded.aggregator, error))
+                    break
+            own.append(column)
+        times = [self.latest[slot] for slot in slots]
+        return Results(causes=causes, times=times, values={0: picked}, picks=self._columns, own=own)
+
     def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
         """Return a column of some rows, or of versions that are taken back."""
         values = self.rows.column(place)
@@ -243,8 +271,7 @@ class Folding:
         if self._failed is None:
             yield results
             return
-        entry, error = self._failed
-        row = max(self.refs[entry], ~self.refs[entry])
+        row, error = self._failed
         yield results.first(bisect_left(results.causes, row))
         raise RowError(row) from error
 
@@ -333,8 +360,3 @@ class _Folded:
             known = [*after, *reversed(self._first)] if min(at, default=0) < 0 else after
             found = [known[ref] for ref in at]
         return found
-
-    def last(self, slots: Sequence[int]) -> OwnColumn:
-        """Return the results of groups after all entries."""
-        result, states = self.aggregator.result, self.states
-        return [result(states[slot]) for slot in slots]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -13,22 +12,18 @@ import pyarrow as pa
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
 from kestrel_sql.operators.group import COLUMNS, Group
 from kestrel_sql.operators.group_columns import FoundGroups, GroupColumns
 from kestrel_sql.operators.number_columns import Flags, Numbers, States, Values, objects_of
 from kestrel_sql.operators.operator import Output, State
 from kestrel_sql.operators.state_codec import homes_of
 from kestrel_sql.spark.envelope import struct_column
-from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list, to_rows
-from kestrel_sql.spark.state.closed_windows import ClosedWindows, merged, ranks_of
+from kestrel_sql.spark.io.columns import rows_at, small, to_array, to_list
+from kestrel_sql.spark.state.closed_windows import ClosedWindows
 from kestrel_sql.spark.state.column_rows import (
-    MANY_ROWS,
     Made,
     codes_of,
     enveloped,
@@ -55,7 +50,7 @@ MANY_GROUPS = 512
 
 _T = TypeVar("_T")
 
-Aggregate = StreamAggregate | TimeWindowAggregate | SessionWindowAggregate
+Aggregate = SessionWindowAggregate
 
 
 class ColumnAggregate:
@@ -72,21 +67,6 @@ class ColumnAggregate:
     def accepts(self, rows: pa.RecordBatch) -> bool:
         """Whether rows that `can_run` accepts may go by column."""
         return True
-
-    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
-        chosen = self._in_order(rows)
-        if chosen.num_rows:
-            yield from self._results(chosen, _whole(chosen), task, state)
-
-    def _results(self, rows: pa.RecordBatch, shares: Shares, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Fold rows into the groups of their shares, and store the groups."""
-        grouped, folded, times = self._folded_rows(rows, shares, state)
-        self._store(grouped, folded, times)
-        structs = self._structs(grouped, folded, shares)
-        after = grouped.unsorted(times.after.values)
-        made = Made(self._output.number, structs, after, shares.positions, shares.bounds)
-        yield from enveloped(rows, made, self._made, task)
 
     def _folded_rows(
         self, rows: pa.RecordBatch, shares: Shares, state: State
@@ -240,164 +220,9 @@ class ColumnAggregate:
             stored[name] = group
 
 
-class ColumnWindows(ColumnAggregate):
-    """Computes an aggregate in tumbling or hopping windows over whole columns, with a result for each row."""
-
-    def __init__(self, stateful: Stateful, operator: TimeWindowAggregate, made: pa.Schema) -> None:
-        super().__init__(stateful, operator, made)
-        self._windows = operator
-
-    def run(self, rows: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Process rows that `can_run` accepts, update the operator's `state`, and return results by ordinal."""
-        chosen = self._in_order(rows)
-        most = max(1, OUTPUTS_IN_MEMORY * self._windows.advance_ms // self._windows.size_ms)
-        for start in range(0, chosen.num_rows, most):
-            yield from self._run_some(chosen.slice(start, most), task, state)
-
-    def _run_some(self, chosen: pa.RecordBatch, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        times = chosen.column("ts").to_numpy()
-        now = np.maximum.accumulate(np.maximum(times, state.get("time", times[0])))
-        state["time"] = int(now[-1])
-        self._note_late(chosen, now, state)
-        at, shares = self._shares(times, now)
-        newest = np.full(len(times), state.get("newest", 0))
-        # Of the windows of a row, the last is the newest.
-        newest[at] = np.maximum(newest[at], np.array(shares.names, np.int64)[shares.numbers])
-        reached = _Reached(at, shares, now, np.maximum.accumulate(newest))
-        yield from self._processed(chosen, reached, task, state)
-
-    def _processed(self, rows: pa.RecordBatch, reached: _Reached, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Fold rows into the windows that they reach, and delete expired windows."""
-        if len(reached.at):
-            yield from self._results(rows_at(rows, reached.at), reached.shares, task, state)
-        # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
-        self._windows.forget(state)
-
-    def _shares(self, times: Numbers, now: Numbers) -> tuple[Numbers, Shares]:
-        """The indices of the rows in open windows, once for each window, and the windows as shares."""
-        size, advance = self._windows.size_ms, self._windows.advance_ms
-        first = self._first_starts(times)
-        counts = np.where(times < 0, 0, (times - first) // advance + 1)
-        at = np.repeat(np.arange(len(times)), counts)
-        starts = first[at] + (np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)) * advance
-        is_open = starts + size > now[at] - self._windows.grace_ms
-        at, starts = at[is_open], starts[is_open]
-        names, numbers = np.unique(starts, return_inverse=True)
-        begins = np.searchsorted(at, at)
-        bounds = (pa.array(starts), pa.array(starts + size))
-        return at, Shares(names.tolist(), numbers, np.arange(len(at)) - begins, bounds)
-
-    def _first_starts(self, times: Numbers) -> Numbers:
-        """The start of the first window of each timestamp (all ms)."""
-        size, advance = self._windows.size_ms, self._windows.advance_ms
-        found: Numbers = np.maximum(0, times - size + advance) // advance * advance
-        return found
-
-    def _note_late(self, rows: pa.RecordBatch, now: Numbers, state: State) -> None:
-        times, size, grace = rows.column("ts").to_numpy(), self._windows.size_ms, self._windows.grace_ms
-        starts = self._first_starts(times)
-        found = np.flatnonzero((times >= 0) & (starts + size <= now - grace))
-        if len(found):
-            at = int(found[0])
-            window = int(starts[at]), int(starts[at]) + size
-            late_rows.note(state, int(times[at]), window, grace, int(now[at]), len(found))
-            late_rows.note_row(state, rows.slice(at, 1))
-
-    def _found(self, state: State, shares: Shares, numbers: Numbers, names: Sequence[bytes]) -> GroupObjects:
-        windows = [groups_of(start, state) for start in shares.names]
-        return GroupObjects.of([windows[at] for at in numbers.tolist()], names, self._fresh())
-
-    def _to_store(self, lasts: Iterable[Group], keys: pa.StructArray) -> Iterable[Group]:
-        return ([*last, list(key or ())] for last, key in zip(lasts, to_rows(keys), strict=True))
-
-
-class ColumnFinalWindows(ColumnWindows):
-    """Computes an aggregate in time windows over whole columns, with the results of a window when it closes."""
-
-    def accepts(self, rows: pa.RecordBatch) -> bool:
-        """Whether there are many rows."""
-        return bool(rows.num_rows >= MANY_ROWS)
-
-    def _processed(self, rows: pa.RecordBatch, reached: _Reached, task: int, state: State) -> Iterator[pa.RecordBatch]:
-        """Emit the windows that close, each at the row that closes it; later rows have not changed it."""
-        last_starts = reached.now - self._windows.grace_ms - self._windows.size_ms
-        brief = [self._brief(rows, reached, last_starts, state)] if len(reached.at) else []
-        closing = [start for start in state.get("starts", []) if start <= last_starts[-1]]
-        if not closing:
-            return
-        closed = {}
-        for cause in np.unique(np.searchsorted(last_starts, closing)).tolist():
-            state["newest"] = int(reached.newest[cause])
-            own: list[Output] = []
-            self._windows.close(int(last_starts[cause]), state, own)
-            closed[cause] = own
-        state["newest"] = int(reached.newest[-1])
-        yield from self._emitted_columns(rows, merged([self._as_columns(closed), *brief]), task)
-
-    def _brief(self, rows: pa.RecordBatch, reached: _Reached, last_starts: Numbers, state: State) -> ClosedWindows:
-        """Fold rows into their windows; return the results of the windows that open and close within these rows.
-
-        The groups of such windows are never stored: to make an object of each took three quarters of it.
-        """
-        shares, windows = reached.shares, state.get("windows", {})
-        is_brief = np.array([start <= last_starts[-1] and start not in windows for start in shares.names], dtype=bool)
-        grouped, folded, times = self._folded_rows(rows_at(rows, reached.at), shares, state)
-        numbers = shares.numbers[grouped.order[grouped.rows.starts]]
-        brief = is_brief[numbers]
-        self._store(grouped, folded, times, ~brief)
-        starts = np.array(shares.names, np.int64)[numbers]
-        causes = np.searchsorted(last_starts, starts)
-        if not self._windows.has_cache:
-            brief &= starts >= reached.newest[np.minimum(causes, len(reached.newest) - 1)] - self._windows.retention_ms
-        at = np.flatnonzero(brief)
-        at = at[np.lexsort((ranks_of(_those(grouped.names, brief)), starts[at]))]
-        begins, ends = starts[at], starts[at] + self._windows.size_ms
-        bounds = (pa.array(begins), pa.array(ends))
-        return ClosedWindows(
-            causes[at],
-            self._last_structs(grouped, folded, at, bounds),
-            times.after.values[grouped.rows.ends[at]],
-            begins,
-            ends,
-        )
-
-    def _last_structs(
-        self, grouped: Grouped, folded: Sequence[Folded], at: Numbers, bounds: tuple[pa.Array, pa.Array]
-    ) -> pa.StructArray:
-        """The struct column of the results of groups after all their rows."""
-        kind = self._made.field(struct_column(self._output.number)).type
-        key = grouped.keys.take(pa.array(at))
-        last = pa.array(grouped.last[at])
-        now = [column.take(last) for column in self._now(grouped, folded)]
-        parts = {
-            "k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type)),
-            "v": pa.StructArray.from_arrays([*now, *bounds], fields=list(kind.field("v").type)),
-        }
-        arrays = [parts[field.name] if field.name in parts else pa.nulls(len(at), field.type) for field in kind]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reached:
-    """What rows reach: `now` is the stream time after each row, `newest` the start of the newest window (both in ms).
-
-    `at` has the indices of the rows in open windows, once for each window, and `shares` these windows.
-    """
-
-    at: Numbers
-    shares: Shares
-    now: Numbers
-    newest: Numbers
-
-
 def _objects(states: States, kept: Flags | None) -> list[Any]:
     return objects_of(states if kept is None else tuple(column.at(kept) for column in states))
 
 
 def _those(values: Sequence[_T], kept: Flags | None) -> Sequence[_T]:
     return values if kept is None else list(compress(values, kept.tolist()))
-
-
-def _whole(rows: pa.RecordBatch) -> Shares:
-    nothing = np.zeros(rows.num_rows, np.int64)
-    return Shares([0], nothing, nothing)

@@ -10,9 +10,8 @@ import pyarrow as pa
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.state.by_column import Aggregate, ColumnFinalWindows, ColumnWindows
+from kestrel_sql.spark.state.by_column import Aggregate
 from kestrel_sql.spark.state.sessions_by_column import ColumnFinalSessions, ColumnSessions
 from kestrel_sql.spark.state.table_aggregate_by_column import column_table_aggregate
 
@@ -37,8 +36,6 @@ def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[
 
 def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | None:
     operator = stateful.operator
-    if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
-        return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
     if isinstance(operator, SessionWindowAggregate) and _is_plain(operator, stateful):
         return (ColumnFinalSessions if operator.final else ColumnSessions)(stateful, operator, made)
     return column_table_aggregate(stateful, made)

@@ -14,14 +14,14 @@ from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates import folding as folding_module
-from kestrel_sql.operators.aggregates.windows import groups_of
-from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.aggregates import windows as windows_module
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
+from kestrel_sql.operators.operator import Results, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state import by_column as bulk_module
 from kestrel_sql.spark.state import page as page_module
 from kestrel_sql.spark.state import sessions_by_column as sessions_module
 from kestrel_sql.spark.state.level import Level
@@ -153,8 +153,8 @@ def in_key_order(state: State) -> str:
 
 def _sorted(name: str, own: Any) -> Any:
     if name == "windows":
-        return sorted((start, sorted(groups_of(start, {"windows": own}).items())) for start in own)
-    return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
+        return [(start, [*unpacked(own[start]).items()]) for start in own]
+    return sorted(own.items()) if name == "groups" else own
 
 
 _ENDED = [
@@ -184,10 +184,9 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
     assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
         batches, most = some_batches(level, seed)
-        monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", most)
+        monkeypatch.setattr(windows_module, "MOST_ENTRIES", most)
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
-        monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
         monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
         monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
@@ -224,7 +223,6 @@ def test_late_rows_are_counted(
     window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of("one", end, f"WINDOW {window}")
-    monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
     monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
     monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
     rows = some_rows(level, random.Random(1), len(_LATE_MS), 1)
@@ -245,15 +243,16 @@ def test_late_rows_are_counted(
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
     rows = some_rows(level, random.Random(1), 300, 5)
-    monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", 1440 * 20)
+    monkeypatch.setattr(windows_module, "MOST_ENTRIES", 1440 * 20)
     sizes = []
-    results = bulk_module.ColumnWindows._results
+    process = TimeWindowAggregate.process
 
-    def watched(self: bulk_module.ColumnWindows, rows: pa.RecordBatch, *more: Any) -> Iterator[pa.RecordBatch]:
-        sizes.append(rows.num_rows)
-        return results(self, rows, *more)
+    def watched(self: TimeWindowAggregate, *given: Any) -> Iterator[Results]:
+        for results in process(self, *given):
+            sizes.append(len(results.causes))
+            yield results
 
-    monkeypatch.setattr(bulk_module.ColumnWindows, "_results", watched)
+    monkeypatch.setattr(TimeWindowAggregate, "process", watched)
     for _ in PageRunner(level).run(rows, 3, {}):
         pass
     assert len(sizes) > 5
