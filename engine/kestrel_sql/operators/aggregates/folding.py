@@ -190,12 +190,17 @@ class Folding:
         times: list[int],
         now: Sequence[int | None],
         before: Sequence[int | None] | None = None,
+        *,
+        shared: bool = True,
     ) -> Results:
-        """Return results by their causes and timestamps, and those that they replace."""
+        """Return results by their causes and timestamps, and those that they replace.
+
+        Aggregates that ksqlDB changes in place show new results in their place if these are `shared` (rules O11).
+        """
         picked, own = self.values(now)
         results = Results(causes=causes, times=times, values={0: picked}, picks=self._columns, own=own)
         if before is not None:
-            picked, results.old_own = self.values(before, now)
+            picked, results.old_own = self.values(before, now if shared else before)
             results.old = {0: picked}
         return results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
@@ -19,6 +20,7 @@ from tests.engine.operators.row_forms import (
     foreign_key,
     previous_row,
     queryable,
+    sessions,
     stream_stream,
     stream_table,
     table_table,
@@ -99,6 +101,16 @@ def aggregate_form(operator: Operator) -> Operator:
                 final=operator.final,
                 has_cache=operator.has_cache,
                 with_old=operator.with_old,
+            )
+        case SessionWindowAggregate():
+            return sessions.SessionWindowAggregate(
+                key_bytes=operator.key_bytes,
+                columns=operator.columns,
+                calls=operator.calls,
+                gap_ms=operator.gap_ms,
+                grace_ms=operator.grace_ms,
+                retention_ms=operator.retention_ms,
+                final=operator.final,
             )
         case _:
             return operator

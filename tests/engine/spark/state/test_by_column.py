@@ -23,7 +23,6 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state import page as page_module
-from kestrel_sql.spark.state import sessions_by_column as sessions_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 from tests.engine.operators.row_forms.of_operator import in_row_form
@@ -37,6 +36,12 @@ _FOLDS = (
     "COUNT(*) AS C, COUNT(N) AS CN, SUM(I) AS SI, SUM(B) AS SB, SUM(D) AS SD, AVG(I) AS AI, AVG(B) AS AB, AVG(D) AS AD"
 )
 _EXTREMES = "MIN(I) AS NI, MAX(B) AS XB, MIN(D) AS ND, MAX(D) AS XD, MIN(B) AS NB, MAX(W) AS XW"
+
+_BODIES = (
+    "LATEST_BY_OFFSET(N) AS LN, EARLIEST_BY_OFFSET(D, 2) AS ED, COLLECT_LIST(I) AS LI, TOPK(B, 2) AS TB,"
+    " COUNT_DISTINCT(N) AS DN, HISTOGRAM(N) AS HN, STDDEV_SAMP(I) AS S, SUM(CAST(I AS DECIMAL(20, 2))) AS SM"
+)
+"""Functions without a body for columns."""
 
 _DOUBLES = (0.0, -0.0, 0.1, 0.2, 1e300, -1e300, 5e-324, math.inf, -math.inf, math.nan)
 _INTS = (0, 1, -1, 2**31 - 1, -(2**31))
@@ -61,10 +66,11 @@ _ENDS = ("", "HAVING COUNT(*) > 0", "EMIT FINAL", _UNCACHED)
 
 
 def level_of(keys: str, end: str = "", window: str = "") -> Level:
-    """A level with one aggregate of every fold; HAVING at the `end` makes it return old rows."""
+    """A level with one aggregate of every fold, or functions without one; HAVING at the `end` makes it return old rows."""
     names = "K, L" if keys == "two" else "K"
     session = Session(Config.of({"cache.max.bytes.buffering": 0} if end == _UNCACHED else {}))
-    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {end.removesuffix(' uncached')}"
+    folds = f"{_FOLDS}, {_BODIES}" if keys == "text" else f"{_FOLDS}, {_EXTREMES}"
+    grouped = f"SELECT {names}, {folds} FROM S {window} GROUP BY {names} {end.removesuffix(' uncached')}"
     text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS {grouped};"
     for statement in session.parse(text):
         session.execute(statement)
@@ -188,7 +194,6 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
         monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
-        monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
         monkeypatch.setattr(page_module, "can_run", lambda rows: True)
         bulk = through(PageRunner(level), batches)
         monkeypatch.setattr(page_module, "can_run", lambda rows: False)
@@ -223,7 +228,6 @@ def test_late_rows_are_counted(
     window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of("one", end, f"WINDOW {window}")
-    monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
     monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
     rows = some_rows(level, random.Random(1), len(_LATE_MS), 1)
     ((relation, _),) = level.inputs().items()
