@@ -223,10 +223,6 @@ class Folding:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
         return found
 
-    def first_rows(self) -> dict[int, int]:
-        """Return the row of the first entry of each group that has any."""
-        return dict(zip(reversed(self.slots), reversed(self.refs), strict=True))
-
     def last(self, causes: list[int], slots: Sequence[int]) -> Results:
         """Return the results of groups after all entries, by their causes."""
         rows = dict(zip(self.slots, self.refs, strict=True))
@@ -255,16 +251,26 @@ class Folding:
 
     def groups(self, slots: Sequence[int] | None = None) -> list[Group]:
         """Return groups, or some of them, after all entries."""
-        columns = [self._copied(group) for group in self.stored]
+        columns: list[list[Any]] = []
         if self._columns:
             last = dict(zip(self.slots, self.refs, strict=True))
-            copied = zip(*(self.column(place, [*last.values()]) for place in self._columns), strict=True)
-            for slot, own in zip(last, copied, strict=True):
-                columns[slot] = [*own]
-        states = [*zip(*(each.states for each in self._folded), strict=True)] or [()] * len(columns)
+            copied = [*map(list, zip(*(self.column(place, [*last.values()]) for place in self._columns), strict=True))]
+            # Most groups are numbered by their first entries.
+            columns = copied if [*last] == [*range(len(self.stored))] else [*map(self._copied, self.stored)]
+            for slot, values in zip(last, copied, strict=True) if columns is not copied else ():
+                columns[slot] = values
+        own: Sequence[int] = range(len(self.stored)) if slots is None else slots
+        parts = [folded.states if slots is None else [folded.states[slot] for slot in slots] for folded in self._folded]
         return [
-            [self.latest[slot], columns[slot], [*states[slot]]]
-            for slot in (range(len(columns)) if slots is None else slots)
+            *map(
+                list,
+                zip(
+                    self.latest if slots is None else [self.latest[slot] for slot in slots],
+                    [columns[slot] for slot in own] if columns else [[] for _ in own],
+                    [*map(list, zip(*parts, strict=True))] if parts else [[] for _ in own],
+                    strict=True,
+                ),
+            )
         ]
 
     def checked(self, results: Results) -> Iterator[Results]:

@@ -105,7 +105,7 @@ class _Sessions:
         folding: the groups that the rows change.
         last: the latest result of each group.
         changed: the sessions that rows have changed, and their keys.
-        found: the outputs, or under FINAL the sessions that closed.
+        found: causes, keys, results (of FINAL: groups), results that they replace, and windows of outputs.
     """
 
     operator: SessionWindowAggregate
@@ -114,7 +114,7 @@ class _Sessions:
     folding: Folding = field(init=False)
     last: list[int] = field(default_factory=list)
     changed: dict[int, tuple[bytes, Session]] = field(default_factory=dict)
-    found: _Found = field(default_factory=lambda: _Found())
+    found: list[tuple[int, Ref, int | None, int | None, Window]] = field(default_factory=list)
     _refs: list[int] = field(default_factory=list)
     _slots: list[int] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
@@ -133,7 +133,7 @@ class _Sessions:
             if now is None or time > now:
                 now = state["time"] = time
             closed = now - operator.grace_ms - operator.gap_ms
-            self._add(row, key, time, closed, sessions.get(key, ()))
+            self._add(row, key, time, closed, self._around(time, sessions.get(key)))
             if operator.final:
                 self._close(row, closed)
         folding.refs, folding.slots, folding.times = self._refs, self._slots, self._ends
@@ -142,13 +142,15 @@ class _Sessions:
         self._store()
         yield from folding.checked(self._final() if operator.final else self._changes())
 
-    def _add(self, row: int, key: bytes, time: int, closed: int, sessions: Sequence[Session]) -> None:
-        """Add a row to its session, unless that ended before `closed` (ms)."""
+    def _add(self, row: int, key: bytes, time: int, closed: int, merged: Sequence[Session]) -> None:
+        """Add a row to the session that merges those around it, unless that ended before `closed` (ms)."""
         operator, state = self.operator, self.state
-        merged = self._around(time, sessions)
         start, end = time, time
         for session in merged:
-            start, end = min(start, session[START]), max(end, session[END])
+            if session[START] < start:
+                start = session[START]
+            if session[END] > end:
+                end = session[END]
         if end < closed:
             late_rows.note(state, time, (start, end), operator.grace_ms, closed + operator.gap_ms + operator.grace_ms)
             late_rows.note_row(state, row)
@@ -156,7 +158,7 @@ class _Sessions:
         slots = [self._slot(session, key) for session in merged]
         if start != end and not operator.final:
             for session, slot in zip(merged, slots, strict=True):
-                self.found.add(row, row, None, self.last[slot], (session[START], session[END]))
+                self.found.append((row, row, None, self.last[slot], (session[START], session[END])))
         if len(merged) == 1:
             (session,), (slot,) = merged, slots
             if start < session[START]:
@@ -174,15 +176,20 @@ class _Sessions:
         self._ends.append(end)
         state["newest"] = max(state.get("newest", end), end)
         if not operator.final:
-            self.found.add(row, row, self.last[slot], None, (start, end))
+            self.found.append((row, row, self.last[slot], None, (start, end)))
 
-    def _around(self, time: int, sessions: Sequence[Session]) -> Sequence[Session]:
+    def _around(self, time: int, sessions: Sequence[Session] | None) -> Sequence[Session]:
         """Find the sessions within the gap that have not expired; such sessions of a key do not overlap."""
         if not sessions:
             return ()
-        gap = self.operator.gap_ms
-        first = bisect_left(sessions, max(time - gap, self.operator.expired(self.state) + 1), key=_end)
-        last = first
+        gap, grace = self.operator.gap_ms, self.operator.grace_ms
+        earliest = max(time, self.state.get("newest", 0) - grace + 1) - gap
+        latest = sessions[-1]
+        if latest[END] < earliest:
+            return ()
+        if latest[START] <= time + gap and (len(sessions) == 1 or sessions[-2][END] < earliest):
+            return (latest,)
+        first = last = bisect_left(sessions, earliest, key=_end)
         while last < len(sessions) and sessions[last][START] <= time + gap:
             last += 1
         return sessions[first:last]
@@ -246,7 +253,7 @@ class _Sessions:
                 return
             slot = self._slot(session, key)
             if session[END] // segment >= (state["newest"] - operator.retention_ms) // segment:
-                self.found.add(row, session[KEY], slot, None, (session[START], session[END]))
+                self.found.append((row, session[KEY], slot, None, (session[START], session[END])))
             _remove(session, key, state)
             self._forget(session)
 
@@ -271,47 +278,28 @@ class _Sessions:
 
     def _changes(self) -> Results:
         """The new sessions, and tombstones of those that they replace."""
-        found = self.found
-        results = self.folding.results(found.causes, found.ends(), found.now, found.before, shared=False)
-        return found.bounded(results)
+        causes, _, now, before, bounds = self._columns()
+        results = self.folding.results(causes, [end for _, end in bounds], now, before, shared=False)
+        return _bounded(results, bounds)
 
     def _final(self) -> Results:
         """The results of sessions that rows close."""
-        found = self.found
-        results = self.folding.last(found.causes, [slot or 0 for slot in found.now])
-        results.times, results.keys = found.ends(), found.keys
-        return found.bounded(results)
+        causes, keys, slots, _, bounds = self._columns()
+        results = self.folding.last(causes, slots)
+        results.times, results.keys = [end for _, end in bounds], keys
+        return _bounded(results, bounds)
+
+    def _columns(self) -> Sequence[list[Any]]:
+        return [*map(list, zip(*self.found, strict=True))] or [[], [], [], [], []]
 
 
-@dataclass(slots=True)
-class _Found:
-    """Outputs: their causes, keys, results and those that they replace, and windows."""
-
-    causes: list[int] = field(default_factory=list)
-    keys: list[Ref] = field(default_factory=list)
-    now: list[int | None] = field(default_factory=list)
-    before: list[int | None] = field(default_factory=list)
-    _bounds: list[Window] = field(default_factory=list)
-
-    def add(self, row: int, key: Ref, now: int | None, before: int | None, window: Window) -> None:
-        """Add an output of a row."""
-        self.causes.append(row)
-        self.keys.append(key)
-        self.now.append(now)
-        self.before.append(before)
-        self._bounds.append(window)
-
-    def ends(self) -> list[int]:
-        """The ends of their windows (ms)."""
-        return [end for _, end in self._bounds]
-
-    def bounded(self, results: Results) -> Results:
-        """Give outputs their windows, which are also the last columns of results."""
-        results.windows = [*self._bounds]
-        bounds = [[start for start, _ in self._bounds], self.ends()]
-        results.own = [*results.own, *bounds]
-        results.old_own = [*results.old_own, *bounds]
-        return results
+def _bounded(results: Results, bounds: list[Any]) -> Results:
+    """Give outputs their windows, which are also the last columns of results."""
+    results.windows = bounds
+    columns = [[start for start, _ in bounds], [end for _, end in bounds]]
+    results.own = [*results.own, *columns]
+    results.old_own = [*results.old_own, *columns]
+    return results
 
 
 def _bounds(session: Session) -> tuple[int, int]:

@@ -84,7 +84,8 @@ class _Windows:
         rows: the rows of the batch.
         state: its state.
         folding: the groups that the rows change.
-        places: the window and key of each of them.
+        starts: the starts of its windows (ms), a heap.
+        places: the window and key of each of them, and the row that has the key.
         slots: their numbers by window and key.
         stored: the groups of open windows as they were before.
         closed: the groups of windows that rows close, by the index of the row, window and key.
@@ -94,13 +95,15 @@ class _Windows:
     rows: Batch
     state: State
     folding: Folding = field(init=False)
-    places: list[tuple[int, bytes]] = field(default_factory=list)
+    starts: list[int] = field(init=False)
+    places: list[tuple[int, bytes, Ref]] = field(default_factory=list)
     slots: dict[int, dict[bytes, int]] = field(default_factory=dict)
     stored: dict[int, dict[bytes, Group]] = field(default_factory=dict)
     closed: list[tuple[int, int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folding = Folding(self.operator.columns, self.operator.calls, self.rows)
+        self.starts = self.state.get("starts", [])
 
     def process(self, at: Sequence[int], keys: Sequence[bytes]) -> Iterator[Results]:
         """Process rows that have a key and a value."""
@@ -118,7 +121,7 @@ class _Windows:
         operator, state, times, slots = self.operator, self.state, self.rows.times, self.slots
         size, grace, advance = operator.size_ms, operator.grace_ms, operator.advance_ms
         refs, own, starts = list[int](), list[int](), list[int]()
-        now = state.get("time")
+        now, final = state.get("time"), operator.final
         for row, key in zip(at, keys, strict=True):
             time = times[row]
             if now is None or time > now:
@@ -137,13 +140,15 @@ class _Windows:
                         window = self._open(start)
                     slot = window.get(key)
                     if slot is None:
-                        slot = window[key] = self._group(start, key)
+                        slot = window[key] = self._group(start, key, row)
                     refs.append(row)
                     own.append(slot)
                     starts.append(start)
-            if operator.final:
+            if final and self.starts and self.starts[0] <= close - size:
                 self._close(row, close - size)
-        self.folding.refs, self.folding.slots = refs, own
+        # Most rows of a tumbling window have one entry each, and columns of all rows need no indices.
+        self.folding.refs = at if advance >= size and len(refs) == len(at) else refs
+        self.folding.slots = own
         return starts
 
     def _open(self, start: int) -> dict[bytes, int]:
@@ -152,20 +157,22 @@ class _Windows:
         windows = state.setdefault("windows", {})
         if start not in windows:
             windows[start] = {}
-            heappush(state.setdefault("starts", []), start)
+            self.starts = state.setdefault("starts", [])
+            heappush(self.starts, start)
             state["newest"] = max(state.get("newest", start), start)
         self.stored[start] = unpacked(windows[start])
         found = self.slots[start] = {}
         return found
 
-    def _group(self, start: int, key: bytes) -> int:
-        self.places.append((start, key))
-        return self.folding.group(self.stored[start].get(key))
+    def _group(self, start: int, key: bytes, row: int) -> int:
+        """Number the group of a window and key, whose key is that of a row if it is new."""
+        stored = self.stored[start].get(key)
+        self.places.append((start, key, row if stored is None else stored[_KEY]))
+        return self.folding.group(stored)
 
     def _close(self, row: int, last_start: int) -> None:
         """Delete and emit the windows that start at `last_start` (ms) or before."""
-        state, operator = self.state, self.operator
-        starts = state.get("starts", ())
+        state, operator, starts = self.state, self.operator, self.starts
         while starts and starts[0] <= last_start:
             start = heappop(starts)
             if operator.has_cache or start >= state["newest"] - operator.retention_ms:
@@ -174,20 +181,18 @@ class _Windows:
                     slots = self._open(start)
                 for key in sorted(slots.keys() | self.stored[start].keys()):
                     slot = slots.get(key)
-                    self.closed.append((row, start, self._group(start, key) if slot is None else slot))
+                    self.closed.append((row, start, self._group(start, key, row) if slot is None else slot))
             del state["windows"][start]
 
     def _store(self) -> None:
         """Put the groups of windows that are still open into the state."""
-        windows, folding = self.state.get("windows", {}), self.folding
-        kept = [slot for slot, (start, _) in enumerate(self.places) if start in windows]
-        fresh = [slot for slot in kept if folding.stored[slot] is None]
-        rows = self.folding.first_rows()
-        keys = dict(zip(fresh, self.rows.keys_at([rows[slot] for slot in fresh]), strict=True))
-        for slot, group in zip(kept, folding.groups(kept), strict=True):
-            start, name = self.places[slot]
-            stored = folding.stored[slot]
-            self.stored[start][name] = [*group, keys[slot] if stored is None else stored[_KEY]]
+        windows = self.state.get("windows", {})
+        kept = [slot for slot, place in enumerate(self.places) if place[0] in windows]
+        places = [self.places[slot] for slot in kept]
+        fresh = iter(self.rows.keys_at([key for _, _, key in places if isinstance(key, int)]))
+        for (start, name, key), group in zip(places, self.folding.groups(kept), strict=True):
+            group.append(next(fresh) if isinstance(key, int) else key)
+            self.stored[start][name] = group
         for start, groups in self.stored.items():
             if start in windows:
                 windows[start] = groups
@@ -201,20 +206,15 @@ class _Windows:
 
     def _final(self) -> Results:
         """The results of windows that rows close, ordered by window, then key."""
-        folding = self.folding
-        slots, rows = [slot for _, _, slot in self.closed], folding.first_rows()
-        results = folding.last([row for row, _, _ in self.closed], slots)
-        keys: list[Ref] = []
-        for slot in slots:
-            stored = folding.stored[slot]
-            keys.append(rows[slot] if stored is None else stored[_KEY])
-        results.keys = keys
+        slots = [slot for _, _, slot in self.closed]
+        results = self.folding.last([row for row, _, _ in self.closed], slots)
+        results.keys = [self.places[slot][-1] for slot in slots]
         return self._bounded(results, [start for _, start, _ in self.closed])
 
     def _bounded(self, results: Results, starts: Sequence[int]) -> Results:
         size = self.operator.size_ms
         bounds: list[list[int]] = [[*starts], [start + size for start in starts]]
-        results.windows = [*zip(*bounds, strict=True)] if starts else []
+        results.windows = [*zip(*bounds, strict=True)]
         results.own = [*results.own, *bounds]
         if results.old:
             results.old_own = [*results.old_own, *bounds]

@@ -206,7 +206,7 @@ def _windows(batch: pa.RecordBatch, order: Numbers) -> list[Window | None] | Non
 def _bounds(results: Results) -> tuple[pa.Array, pa.Array] | None:
     if results.windows is None:
         return None
-    start, end = (
-        pa.array([None if window is None else window[at] for window in results.windows], pa.int64()) for at in (0, 1)
-    )
+    nothing = (None, None)
+    given = results.windows if None not in results.windows else [window or nothing for window in results.windows]
+    start, end = (pa.array(bounds, pa.int64()) for bounds in (zip(*given, strict=True) if given else ((), ())))
     return start, end
