@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,13 +17,11 @@ from kestrel_sql.operators.operator import (
     OwnColumn,
     Ref,
     Results,
-    Row,
     RowError,
     Scope,
     State,
     Window,
 )
-from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import DOUBLE, INTEGER, SqlType
@@ -142,34 +140,6 @@ class OperatorRows:
     def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
         """Return the keys of some rows, which all have one, as a state stores them."""
         return self._listed(at, lambda rows: rows.key)
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows one by one."""
-        size, nothing = len(self.at), [None] * len(self.at)
-        columns = zip(
-            self.sides,
-            self._keys,
-            self._in_order(lambda rows, _: rows.value.rows()),
-            self.times,
-            self._in_order(lambda rows, _: [None] * rows.size if rows.old is None else rows.old.rows()),
-            self._old_keys(),
-            self.windows or nothing,
-            self._in_order(lambda rows, _: _extras(rows)),
-            self.enters or [True] * size,
-            self.leaves or [True] * size,
-            strict=True,
-        )
-        for side, key, value, time, old, old_key, window, extra, enters, leaves in columns:
-            yield Row(
-                side,
-                key,
-                value if enters else None,
-                time,
-                old if leaves else None,
-                old_key if leaves else None,
-                window,
-                extra,
-            )
 
     def outputs(self, results: Results) -> tuple[Part, Part, Part | None]:
         """Return the keys of outputs, their values, and the versions that they replace, if the relation has those."""
@@ -353,8 +323,6 @@ def _names(keys: Sequence[Key | None], key_bytes: KeyBytes) -> list[bytes | None
 def finish(stateful: Stateful, state: State) -> Late | None:
     """Bring the state of an operator into the form in which it is stored, and return what it noted of late rows."""
     late = take(state)
-    if isinstance(stateful.operator, RowOperator):
-        stateful.operator.pack(state)
     if stateful.operator.scope is not Scope.TASK:
         # Operators over time keep rows in an order, and need them all.
         bucket_rows(state)

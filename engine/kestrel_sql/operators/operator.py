@@ -35,42 +35,6 @@ class Scope(Enum):
     QUERY = "query"
 
 
-@dataclass(slots=True)
-class Row:
-    """One input row.
-
-    Attributes:
-        side: the input that the row comes from; in a join 0 is left and 1 is right.
-        key: None for a null key.
-        value: None for a tombstone or a null row.
-        timestamp: ms since the epoch.
-        old: the previous version of a table's row; None without one, or if it is not tracked.
-        old_key: the group of the previous version, if the row was grouped.
-        window: the window of a windowed key.
-        extra: further columns that the operator reads, such as a foreign key.
-    """
-
-    side: int
-    key: Key | None
-    value: Value | None
-    timestamp: int
-    old: Value | None = None
-    old_key: Key | None = None
-    window: Window | None = None
-    extra: Value | None = None
-
-
-@dataclass(slots=True)
-class Output:
-    """One output row; operators whose result is a table with tracked old values set `old`."""
-
-    key: Key | None
-    value: Value | None
-    timestamp: int
-    window: Window | None = None
-    old: Value | None = None
-
-
 MOST_OUTPUTS = 1 << 15
 """An operator hands so many outputs on before it computes more: a row may give thousands."""
 
@@ -140,10 +104,6 @@ class Batch(Protocol):
 
     def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
         """Return the keys of some rows, which all have one, as a state stores them."""
-        ...
-
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows one by one."""
         ...
 
 

@@ -11,20 +11,10 @@ import orjson
 
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall
 from kestrel_sql.operators.number_columns import column_of
-from kestrel_sql.operators.operator import (
-    KeyBytes,
-    Operator,
-    Output,
-    OwnColumn,
-    Ref,
-    Results,
-    Row,
-    RowError,
-    State,
-    Window,
-)
+from kestrel_sql.operators.operator import KeyBytes, Operator, OwnColumn, Ref, Results, RowError, State, Window
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.state_entries import row_count, state_entries
+from tests.engine.operators.row_forms.row_operator import Output, Row
 
 
 def key_bytes(key: tuple[Any, ...]) -> bytes:

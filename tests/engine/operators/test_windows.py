@@ -6,8 +6,9 @@ import pytest
 
 from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
-from kestrel_sql.operators.operator import Row, State
+from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, process, replay
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from tests.engine.operators.row_forms.groups import add, merge
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 Session = list[Any]
 """End and start (ms), group and key; the sessions of a key are sorted by end, then start."""

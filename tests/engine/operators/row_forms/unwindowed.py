@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
 from kestrel_sql.operators.group import TIMESTAMP
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from tests.engine.operators.row_forms.groups import add, undo, with_shared
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

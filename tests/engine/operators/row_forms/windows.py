@@ -10,10 +10,10 @@ from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
 from kestrel_sql.operators.aggregates.windows import unpacked
 from kestrel_sql.operators.group import TIMESTAMP, Group
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from kestrel_sql.operators.state_codec import pack_state
 from tests.engine.operators.row_forms.groups import add, with_shared
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 _KEY = 3
 
