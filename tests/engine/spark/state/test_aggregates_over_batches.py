@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import pyarrow as pa
@@ -140,11 +140,15 @@ def some_batches(level: Level, seed: int) -> tuple[list[pa.RecordBatch], int]:
     return _MADE[key]
 
 
-def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
-    """The outputs and the state of several batches; the state is encoded and decoded between them."""
+def in_row_forms(level: Level) -> Level:
+    return Level(tuple(map(in_row_form, level.operators)), level.alive)
+
+
+def through(runners: list[PageRunner], batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
+    """The outputs and the state of batches, run in turns; the state is encoded and decoded between them."""
     state: State = {}
     made = []
-    for batch in batches:
+    for batch, runner in zip(batches, cycle(runners), strict=False):
         for out in runner.run(batch, 3, state):
             out.validate(full=True)
             made += out.to_pylist()
@@ -183,7 +187,7 @@ def some_parameters() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("keys", "window", "end", "seeds"), [*some_parameters()])
-def test_aggregates_over_columns_give_the_results_of_single_rows(
+def test_aggregates_over_batches_give_the_results_of_single_rows(
     keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, end, window)
@@ -194,16 +198,12 @@ def test_aggregates_over_columns_give_the_results_of_single_rows(
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
         monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
-        monkeypatch.setattr(page_module, "can_run", lambda rows: True)
-        bulk = through(PageRunner(level), batches)
-        monkeypatch.setattr(page_module, "can_run", lambda rows: False)
+        runner, plain = PageRunner(level), PageRunner(in_row_forms(level))
+        whole, single = through([runner], batches), through([plain], batches)
         # Text tells -0.0 from 0.0 and knows NaN.
-        single = through(PageRunner(Level(tuple(map(in_row_form, level.operators)), level.alive)), batches)
-        assert repr(bulk[0]) == repr(single[0])
-        assert in_key_order(bulk[1]) == in_key_order(single[1])
-        ways = iter([False, True] * len(batches))
-        monkeypatch.setattr(page_module, "can_run", lambda rows, ways=ways: next(ways))
-        in_turns = through(PageRunner(level), batches)
+        assert repr(whole[0]) == repr(single[0])
+        assert in_key_order(whole[1]) == in_key_order(single[1])
+        in_turns = through([plain, runner], batches)
         assert repr(in_turns[0]) == repr(single[0])
         assert in_key_order(in_turns[1]) == in_key_order(single[1])
 
@@ -212,7 +212,6 @@ _LATE_MS = (0, 100, 1, 2, 92, 200, 3)
 
 
 @pytest.mark.rules("O8.2", "O8.7", "E6.2", "E12.2.1")
-@pytest.mark.parametrize("by_column", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("end", ["", "EMIT FINAL"])
 @pytest.mark.parametrize(
     ("window", "first", "count"),
@@ -224,11 +223,8 @@ _LATE_MS = (0, 100, 1, 2, 92, 200, 3)
     ],
     ids=["tumbling", "hopping", "session"],
 )
-def test_late_rows_are_counted(
-    window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_rows_are_counted(window: str, first: tuple[int, int], count: int, end: str) -> None:
     level = level_of("one", end, f"WINDOW {window}")
-    monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
     rows = some_rows(level, random.Random(1), len(_LATE_MS), 1)
     ((relation, _),) = level.inputs().items()
     row = {"k": {"K": 1}, "v": {"I": 1}}
@@ -236,7 +232,7 @@ def test_late_rows_are_counted(
     columns |= {"off": pa.array(range(len(_LATE_MS)), pa.int64())}
     columns |= {struct_column(relation): pa.array([row] * len(_LATE_MS), rows.column(struct_column(relation)).type)}
     arrays = [columns.get(field.name, rows.column(field.name)) for field in rows.schema]
-    made, state = through(PageRunner(level), [pa.RecordBatch.from_arrays(arrays, schema=rows.schema)])
+    made, state = through([PageRunner(level)], [pa.RecordBatch.from_arrays(arrays, schema=rows.schema)])
     ((told,),) = [row["log"] for row in made if row["log"]]
     (cause,) = [row["off"] for row in made if row["log"]]
     assert (told["kind"], told["record"], cause) == (LATE, str(count), 2)
