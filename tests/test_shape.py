@@ -131,3 +131,29 @@ def located() -> Iterator[tuple[Path, Path]]:
     for path in MODULES:
         if path.name != "__init__.py":
             yield path, ROOT if path.is_relative_to(ROOT / "tests") else ROOT / path.relative_to(ROOT).parts[0]
+
+
+def test_an_operator_has_one_form() -> None:
+    classes = [
+        (
+            path,
+            node,
+            {each.name: [arg.arg for arg in each.args.args] for each in node.body if isinstance(each, ast.FunctionDef)},
+        )
+        for path in (ROOT / "engine").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    operators = [
+        (path, node.name) for path, node, methods in classes if methods.get("process") == ["self", "rows", "state"]
+    ]
+    assert len(operators) > 10
+    assert len({name for _, name in operators}) == len(operators)
+    assert {path.relative_to(ROOT / "engine" / "kestrel_sql").parts[0] for path, _ in operators} == {"operators"}
+    over_columns = {
+        node.name
+        for path, node, methods in classes
+        if path.parent.name == "state" and methods.get("run") == ["self", "rows", "task", "state"]
+    }
+    # The second form of aggregates of tables, and what runs a level.
+    assert over_columns == {"ColumnOperator", "ColumnTableAggregate", "PageRunner"}

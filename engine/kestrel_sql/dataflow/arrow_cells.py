@@ -10,8 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.arrow.columns import taken, to_array, to_list
-from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Schema
+from kestrel_sql.arrow.types import to_arrow
+from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, NumberCells, Schema
 from kestrel_sql.expressions.columns import Column
+from kestrel_sql.operators.number_columns import Values
 from kestrel_sql.types.schema import Column as SchemaColumn
 
 Numbers = npt.NDArray[np.int64]
@@ -46,6 +48,31 @@ class Arrow:
         """Return the values at some indices."""
         return Arrow(self.whole, at if self.at is None else chosen(numbers_of(self.at)[numbers_of(at)]))
 
+    def numbered(self, columns: Columns) -> tuple[Indices, Sequence[int]] | None:
+        """Number the rows of some columns that differ: the first of each, and for each row its number."""
+        arrays = [each.array for each in columns if isinstance(each, Arrow)]
+        if len(arrays) < len(columns):
+            return None
+        codes: Numbers | None = None
+        for each in arrays:
+            encoded = each.dictionary_encode(null_encoding="encode")
+            own = encoded.indices.to_numpy().astype(np.int64)
+            codes = own if codes is None else codes * len(encoded.dictionary) + own
+            if each is not arrays[0]:
+                codes = pa.array(codes).dictionary_encode().indices.to_numpy().astype(np.int64)
+        assert codes is not None  # noqa: S101
+        firsts = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+        firsts[codes[::-1]] = np.arange(len(codes))[::-1]
+        return chosen(firsts), codes.tolist()
+
+    def numbers(self, kind: str | None) -> Any:
+        """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
+        array = self.array
+        known = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else np.ones(len(array), dtype=bool)
+        if kind is None:
+            return Values(np.zeros(len(array), np.int64), known)
+        return Values((array.fill_null(0) if array.null_count else array).to_numpy().astype(kind, copy=False), known)
+
     def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
         given = [[_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)] for own in sources]
@@ -67,7 +94,20 @@ class Arrow:
 
 
 def _as_arrow(cells: Cells, column: SchemaColumn) -> Arrow:
-    return cells if isinstance(cells, Arrow) else Arrow(to_array(cells.values(), column))
+    return cells if isinstance(cells, Arrow) else Arrow(array_of_cells(cells, column))
+
+
+def array_of_cells(cells: Cells, column: SchemaColumn) -> pa.Array:
+    """Make an array of the column's type of the values of cells.
+
+    Raises:
+        pyarrow.ArrowInvalid: a value does not fit the type.
+    """
+    if isinstance(cells, NumberCells):
+        kind, own = to_arrow(column.type), cells.column
+        values = own.values.astype(kind.to_pandas_dtype(), copy=False)
+        return pa.array(values, kind, mask=None if own.valid.all() else ~own.valid)
+    return to_array(cells.values(), column)
 
 
 class _Form:

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, Part, Rows
+from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, NumberCells, Part, Rows, numbered
 from kestrel_sql.operators.late_rows import Late, take
 from kestrel_sql.operators.operator import (
     Key,
     KeyBytes,
+    OwnColumn,
     Ref,
     Results,
-    Row,
     RowError,
     Scope,
     State,
     Window,
 )
-from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.operators.state_codec import bucket_rows
 from kestrel_sql.types.schema import Column
+from kestrel_sql.types.sql_types import DOUBLE, INTEGER, SqlType
 
 _NOTHING = -1
 """The place of a missing row."""
+
+_NUMBERS: Mapping[SqlType, str] = {INTEGER: "int32", DOUBLE: "float64"}
+"""The NumPy types of numbers that are not 64-bit integers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,14 +55,20 @@ class OperatorRows:
     leaves: Sequence[bool] | None = None
     windows: Sequence[Window | None] | None = None
     times: Sequence[int] = field(init=False)
-    _keys: Sequence[Key | None] = field(init=False)
+    _tuples: Sequence[Key | None] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.times = self._in_order(lambda rows, _: rows.times.values())
-        inputs = self.stateful.inputs
-        self._keys = self._in_order(lambda rows, side: keys_of(rows.key, inputs[side]))
-        if self.enters is not None:
-            self._keys = [key if enters else None for key, enters in zip(self._keys, self.enters, strict=True)]
+
+    @property
+    def _keys(self) -> Sequence[Key | None]:
+        if self._tuples is None:
+            inputs = self.stateful.inputs
+            found = self._in_order(lambda rows, side: keys_of(rows.key, inputs[side]))
+            if self.enters is not None:
+                found = [key if enters else None for key, enters in zip(found, self.enters, strict=True)]
+            self._tuples = found
+        return self._tuples
 
     @property
     def present(self) -> Sequence[bool]:
@@ -80,6 +89,29 @@ class OperatorRows:
         names = zip(*(_names(self._of_side(side), write) for side, write in enumerate(key_bytes)), strict=True)
         return [own[side] for side, own in zip(self.sides, names, strict=True)]
 
+    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the keys of the versions that rows of a table replace."""
+        return _names(self._old_keys(), key_bytes)
+
+    def _old_keys(self) -> Sequence[Key | None]:
+        inputs = self.stateful.inputs
+        found: Sequence[Key | None] = self._in_order(
+            lambda rows, side: [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, inputs[side])
+        )
+        return found
+
+    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
+        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them."""
+        if isinstance(self.at, range) and isinstance(key_bytes, EncodedKey) and key_bytes.exact:
+            (rows,), (relation,) = self.inputs, self.stateful.inputs
+            found = None if rows is None or rows.key.present is not None else numbered(rows.key)
+            if rows is not None and found is not None:
+                firsts, numbers = found
+                return _names(keys_of(rows.key.take(firsts), relation), key_bytes), numbers
+        names = self.keys(key_bytes)
+        places = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        return [*places], [places[name] for name in names]
+
     def _of_side(self, side: int) -> list[Key | None]:
         """The keys, without those of other inputs."""
         return [key if own == side else None for own, key in zip(self.sides, self._keys, strict=True)]
@@ -89,6 +121,18 @@ class OperatorRows:
         found: list[bytes | None] = self._in_order(lambda rows, _: _names(_extras(rows), key_bytes))
         return found
 
+    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
+        """Return a column of the values of the only input, or of the versions that they replace; NULL without one."""
+        found: Sequence[Any] = self._in_order(lambda rows, _: _version_of(rows, old).cells[place].values())
+        return found
+
+    def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
+        """Return such a column in the form of NumPy; only which values are not NULL, if they are `counted`."""
+        (rows,), (relation,) = self.inputs, self.stateful.inputs
+        kind = None if counted else _NUMBERS.get(relation.schema.value[place].type, "int64")
+        found = _version_of(rows, old).cells[place].numbers(kind)
+        return found if isinstance(self.at, range) else found.at(self.at)
+
     def values_at(self, at: Sequence[int]) -> list[list[Any]]:
         """Return the values of some rows, which all have one, as a state stores them."""
         return self._listed(at, lambda rows: rows.value)
@@ -97,44 +141,14 @@ class OperatorRows:
         """Return the keys of some rows, which all have one, as a state stores them."""
         return self._listed(at, lambda rows: rows.key)
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows one by one."""
-        inputs, size, nothing = self.stateful.inputs, len(self.at), [None] * len(self.at)
-        columns = zip(
-            self.sides,
-            self._keys,
-            self._in_order(lambda rows, _: rows.value.rows()),
-            self.times,
-            self._in_order(lambda rows, _: [None] * rows.size if rows.old is None else rows.old.rows()),
-            self._in_order(
-                lambda rows, side: [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, inputs[side])
-            ),
-            self.windows or nothing,
-            self._in_order(lambda rows, _: _extras(rows)),
-            self.enters or [True] * size,
-            self.leaves or [True] * size,
-            strict=True,
-        )
-        for side, key, value, time, old, old_key, window, extra, enters, leaves in columns:
-            yield Row(
-                side,
-                key,
-                value if enters else None,
-                time,
-                old if leaves else None,
-                old_key if leaves else None,
-                window,
-                extra,
-            )
-
     def outputs(self, results: Results) -> tuple[Part, Part, Part | None]:
         """Return the keys of outputs, their values, and the versions that they replace, if the relation has those."""
         size, old = len(results.causes), None
         if self.stateful.output.has_old:
-            old = self._version(results.old, size)
+            old = self._version(results.old, results.old_own, results, size)
             if results.old_time is not None:
                 old = old.with_cells(results.old_time, Listed(results.times))
-        return self._key(results), self._version(results.values, size), old
+        return self._key(results), self._version(results.values, results.own, results, size), old
 
     def _in_order(self, of: Callable[[Rows, int], Sequence[Any]]) -> Any:
         """What each row has, in order, of what the rows of each input have; `of` also takes the number of the input."""
@@ -156,9 +170,6 @@ class OperatorRows:
     def _key(self, results: Results) -> Part:
         """The keys of outputs."""
         columns = self.stateful.output.schema.key
-        if isinstance(self.stateful.operator, RowOperator):
-            keys: list[Any] = results.keys
-            return Part.of(keys, len(columns))
         kinds = [column.type for column in columns]
         refs: Sequence[Ref] = results.keys or results.causes
         # A foreign-key join has keys of the left table only.
@@ -174,42 +185,51 @@ class OperatorRows:
         at = self.at
         if len(given) > 1:
             at = [starts[side] + each for side, each in zip(self.sides, at, strict=True)]
-        places, more = _places(refs, at, size, size)
-        cells = _picked([rows.key.cells for _, rows in given], more, places, columns)
+        parts = [rows.key for _, rows in given]
+        parts += [rows.old_key for _, rows in given if rows.old_key is not None]
+        places, more = _places(refs, at, size, sum(part.size for part in parts))
+        cells = _picked([part.cells for part in parts], more, places, columns)
         present: list[bool] | None = None
-        if None in refs or None in self._keys:
-            present = [self._keys[ref] is not None if isinstance(ref, int) else ref is not None for ref in refs]
+        if not isinstance(refs, range) and (None in refs or None in self._keys):
+            keys = self._keys
+            present = [ref < 0 or keys[ref] is not None if isinstance(ref, int) else ref is not None for ref in refs]
         return Part(cells, len(refs), present)
 
-    def _version(self, values: Mapping[int | None, Sequence[Any]], size: int) -> Part:
+    def _version(
+        self, values: Mapping[int, Sequence[Ref]], own: Sequence[OwnColumn], results: Results, size: int
+    ) -> Part:
         """A version of the values of outputs."""
         columns = self.stateful.output.schema.value
         cells: list[Cells] = []
         taken = []
+        if not values:
+            return Part.nothing(size, len(columns))
         for side in self.stateful.operator.parts:
-            if side is None:
-                return Part.of(values[None], len(columns))
-            found, places = self._side(values[side], side, columns[len(cells) :])
+            found, places = self._side(values[side], side, columns[len(cells) :], results.picks)
             taken.append(places)
             cells += found
+        cells += [Listed(column) if isinstance(column, list) else NumberCells(column) for column in own]
         cells += [Listed([None] * size)] * (len(columns) - len(cells))
         return Part(cells, size, _there(taken))
 
-    def _side(self, refs: Sequence[Ref], side: int, columns: Sequence[Column]) -> tuple[list[Cells], list[int]]:
+    def _side(
+        self, refs: Sequence[Ref], side: int, columns: Sequence[Column], picks: Sequence[int] | None
+    ) -> tuple[list[Cells], Indices]:
         """The columns of an input in outputs, and where they are from."""
         rows, own = self.inputs[side], self.stateful.inputs[side].schema.value
         versions = [] if rows is None else [each for each in (rows.value, rows.old) if each is not None]
         size = 0 if rows is None else rows.size
         places, more = _places(refs, self.at, size, size * len(versions))
-        results = columns[: len(own)]
+        picked = range(len(own)) if picks is None else picks
+        results = columns[: len(picked)]
         sources = [
-            [_as(cells, column, result) for cells, column, result in zip(version.cells, own, results, strict=True)]
+            [_as(version.cells[at], own[at], result) for at, result in zip(picked, results, strict=False)]
             for version in versions
         ]
         return [*_picked(sources, more, places, results)], places
 
 
-def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Chosen, list[Sequence[Any]]]:
+def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[Any]]]:
     """Where rows are, and the rows of the state among them.
 
     Args:
@@ -219,6 +239,13 @@ def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[C
         before: the number of both, behind which are rows of the state.
     """
     more: list[Sequence[Any]] = []
+    if isinstance(refs, range):
+        return at if len(refs) == len(at) else at[: len(refs)], more
+    if {*map(type, refs)} <= {int}:
+        own: Any = refs
+        if isinstance(at, range):
+            return Chosen([ref if ref >= 0 else size + ~ref for ref in own]), more
+        return Chosen([at[ref] if ref >= 0 else size + at[~ref] for ref in own]), more
     places, known = Chosen(()), dict[int, int]()
     add = places.append
     for ref in refs:
@@ -252,8 +279,10 @@ def _as(cells: Cells, column: Column, result: Column) -> Cells:
 
 def _there(places: Sequence[Sequence[int]]) -> list[bool] | None:
     """Which outputs have a part of a version; None if all have."""
-    if any(_NOTHING not in each for each in places):
+    if any(isinstance(each, range) or _NOTHING not in each for each in places):
         return None
+    if len(places) == 1:
+        return [place != _NOTHING for place in places[0]]
     return [any(place != _NOTHING for place in each) for each in zip(*places, strict=True)]
 
 
@@ -261,6 +290,12 @@ def _present(part: Part | None, rows: Rows) -> Sequence[bool]:
     if part is None:
         return [False] * rows.size
     return [True] * rows.size if part.present is None else part.present
+
+
+def _version_of(rows: Rows | None, old: bool) -> Part:
+    found = None if rows is None else rows.old if old else rows.value
+    assert found is not None  # noqa: S101 - only an aggregate of a table asks for versions that were replaced
+    return found
 
 
 def _both(there: Sequence[bool], wanted: Sequence[bool] | None) -> Sequence[bool]:
@@ -288,8 +323,6 @@ def _names(keys: Sequence[Key | None], key_bytes: KeyBytes) -> list[bytes | None
 def finish(stateful: Stateful, state: State) -> Late | None:
     """Bring the state of an operator into the form in which it is stored, and return what it noted of late rows."""
     late = take(state)
-    if isinstance(stateful.operator, RowOperator):
-        stateful.operator.pack(state)
     if stateful.operator.scope is not Scope.TASK:
         # Operators over time keep rows in an order, and need them all.
         bucket_rows(state)

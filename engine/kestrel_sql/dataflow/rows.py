@@ -49,6 +49,17 @@ class Cells(Protocol):
         """Return the values at some indices."""
         ...
 
+    def numbers(self, kind: str | None) -> Any:
+        """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
+        ...
+
+    def numbered(self, columns: Columns) -> tuple[Indices, Sequence[int]] | None:
+        """Number the rows of some columns that differ: the first of each, and for each row its number.
+
+        This is the first of these columns. None if the carrier does it no sooner than a dictionary.
+        """
+        ...
+
     def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1.
 
@@ -80,6 +91,16 @@ class Listed:
         values = self._values
         return Listed([values[each] for each in at])
 
+    def numbered(self, columns: Columns) -> None:
+        """Leave it to a dictionary."""
+
+    def numbers(self, kind: str | None) -> Any:
+        """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
+        # Few rows need none, and NumPy takes long to load.
+        from kestrel_sql.operators.number_columns import column_of
+
+        return column_of(self.values(), kind)
+
     def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
         found = []
@@ -107,6 +128,24 @@ class _OfTuples(Listed):
 
     def take(self, at: Indices) -> Cells:
         return _OfTuples([self._rows[each] for each in at], self._place)
+
+
+class NumberCells(Listed):
+    """A column of numbers in the form of NumPy, listed when a step asks for it."""
+
+    __slots__ = ("column",)
+
+    def __init__(self, column: Any) -> None:
+        self.column = column
+
+    def values(self) -> Column:
+        """Return the values."""
+        found: list[Any] = self.column.listed()
+        return found
+
+    def take(self, at: Indices) -> Cells:
+        """Return the values at some indices."""
+        return NumberCells(self.column.at(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +215,11 @@ class Part:
             new = change(place, old.values())
             cells.append(old if new is None else Listed(new))
         return replace(self, cells=cells)
+
+
+def numbered(part: Part) -> tuple[Indices, Sequence[int]] | None:
+    """Number the rows of a part that differ, if the carrier does it sooner than a dictionary."""
+    return part.cells[0].numbered(part.cells) if part.cells else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class Tabular(_Declared):
 
 
 class Fold(Enum):
-    """An operation that `operators.aggregates.by_column` applies to a whole column of numbers without failing."""
+    """An operation that `operators.aggregates.column_folds` applies to a whole column of numbers without failing."""
 
     COUNT = "count"
     SUM = "sum"

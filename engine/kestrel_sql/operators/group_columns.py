@@ -75,6 +75,18 @@ class GroupColumns(Mapping[bytes, Group]):
     def __len__(self) -> int:
         return len(self._hashes) + sum(self._place(key) < 0 for key in self._opened)
 
+    def homes(self, keys: Sequence[bytes]) -> list[dict[bytes, Group]]:
+        """Return where the group of each key is, or is to be: among those that are objects."""
+        closed = [key for key in keys if key not in self._opened]
+        if closed and len(self._hashes):
+            at = self._places(closed, pa.array(closed, pa.binary()), np.fromiter(map(crc32, closed), np.uint32))
+            held = np.flatnonzero(at >= 0)
+            rows = self._rows.take(pa.array(at[held]))
+            columns = [column.to_pylist() for column in rows.columns[_TIME:]]
+            for place, *row in zip(held.tolist(), *columns, strict=True):
+                self._opened[closed[place]] = self._group(row)
+        return [self._opened] * len(keys)
+
     def find(self, keys: Sequence[bytes], fresh: Group) -> FoundGroups:
         """Find the groups of different keys; those that are absent are like `fresh`, a group without rows."""
         self._close()

@@ -27,9 +27,25 @@ class Values:
     valid: Flags
     signs: Numbers | None = None
 
-    def at(self, indices: Numbers) -> Values:
+    def at(self, indices: Numbers | Sequence[int]) -> Values:
         """The numbers at these indices, all added."""
         return Values(self.values[indices], self.valid[indices])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice) -> Values:
+        return Values(self.values[part], self.valid[part])
+
+    def listed(self) -> list[Any]:
+        """The numbers as a list, with None for NULL."""
+        return objects_of((self,))
+
+    def picked(self, before: Sequence[float | None], at: Sequence[int]) -> Values:
+        """The numbers at these indices, and for `~index` those of a list."""
+        first, indices = number_column(before), np.array(at, np.int64)
+        values = np.concatenate([self.values, first.values[::-1].astype(self.values.dtype, copy=False)])
+        return Values(values[indices], np.concatenate([self.valid, first.valid[::-1]])[indices])
 
     def counts(self) -> Numbers:
         """By how much each number changes the count of those that are not NULL."""
@@ -60,6 +76,14 @@ def number_column(numbers: Sequence[float | None]) -> Values:
         return all_valid(found)
     known = np.fromiter((number is not None for number in numbers), bool, len(numbers))
     return Values(np.array(np.where(known, found, 0).tolist()), known)
+
+
+def column_of(values: Sequence[Any], kind: str | None) -> Values:
+    """Return values as numbers of a type of NumPy; without one, only which are not NULL."""
+    known = np.fromiter((value is not None for value in values), bool, len(values))
+    if kind is None:
+        return Values(np.zeros(len(values), np.int64), known)
+    return Values(np.array(values if known.all() else [value or 0 for value in values], kind), known)
 
 
 def objects_of(states: States) -> list[Any]:

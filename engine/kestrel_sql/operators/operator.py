@@ -35,48 +35,20 @@ class Scope(Enum):
     QUERY = "query"
 
 
-@dataclass(slots=True)
-class Row:
-    """One input row.
-
-    Attributes:
-        side: the input that the row comes from; in a join 0 is left and 1 is right.
-        key: None for a null key.
-        value: None for a tombstone or a null row.
-        timestamp: ms since the epoch.
-        old: the previous version of a table's row; None without one, or if it is not tracked.
-        old_key: the group of the previous version, if the row was grouped.
-        window: the window of a windowed key.
-        extra: further columns that the operator reads, such as a foreign key.
-    """
-
-    side: int
-    key: Key | None
-    value: Value | None
-    timestamp: int
-    old: Value | None = None
-    old_key: Key | None = None
-    window: Window | None = None
-    extra: Value | None = None
-
-
-@dataclass(slots=True)
-class Output:
-    """One output row; operators whose result is a table with tracked old values set `old`."""
-
-    key: Key | None
-    value: Value | None
-    timestamp: int
-    window: Window | None = None
-    old: Value | None = None
-
-
 MOST_OUTPUTS = 1 << 15
 """An operator hands so many outputs on before it computes more: a row may give thousands."""
 
 Ref = int | Sequence[Any] | None
 """A version of a row, which is not copied: `at`, the index of a row of the batch; `~at`, the version that this row
 replaces; the values of a row of the state; or None for no row."""
+
+
+class OwnColumn(Protocol):
+    """A column of results that no row has: a list, or numbers in the form of NumPy."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice) -> Any: ...
 
 
 class Batch(Protocol):
@@ -106,8 +78,24 @@ class Batch(Protocol):
         """Serialise the keys, with one function for all inputs or one for each; None for a null key."""
         ...
 
+    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        """Serialise the keys of the versions that rows of a table replace."""
+        ...
+
+    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
+        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them."""
+        ...
+
     def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
         """Serialise the further columns of the rows, such as foreign keys; None where one is NULL or missing."""
+        ...
+
+    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
+        """Return a column of the values of the only input, or of the versions that they replace; NULL without one."""
+        ...
+
+    def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
+        """Return such a column in the form of NumPy; only which values are not NULL, if they are `counted`."""
         ...
 
     def values_at(self, at: Sequence[int]) -> list[list[Any]]:
@@ -118,10 +106,6 @@ class Batch(Protocol):
         """Return the keys of some rows, which all have one, as a state stores them."""
         ...
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows one by one."""
-        ...
-
 
 @dataclass(slots=True)
 class Results:
@@ -130,10 +114,13 @@ class Results:
     Attributes:
         causes: the index of the row that causes each.
         times: its timestamp (ms).
-        keys: the row that has its key: its index in the batch, or the key itself. Empty if all have the keys of the
-            rows that cause them.
+        keys: the row that has its key: its index in the batch, `~at` for that of the version that a row replaces, or
+            the key itself. Empty if all have the keys of the rows that cause them.
         values: for each of the operator's `parts` the row with its columns; an output without any is a tombstone.
         old: the same for the version that it replaces; empty if no output has one.
+        picks: which columns of these rows it has; None for all. Rows of the state have no others.
+        own: its further columns, which no row has.
+        old_own: the same for the version that it replaces.
         old_time: the column of these versions that shows the timestamps of the outputs instead of its own values.
         windows: the window of its key; None if no key has one.
     """
@@ -141,8 +128,11 @@ class Results:
     causes: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     keys: list[Ref] = field(default_factory=list)
-    values: Mapping[int | None, list[Ref]] = field(default_factory=dict)
-    old: Mapping[int | None, list[Ref]] = field(default_factory=dict)
+    values: Mapping[int, list[Ref]] = field(default_factory=dict)
+    old: Mapping[int, list[Ref]] = field(default_factory=dict)
+    picks: Sequence[int] | None = None
+    own: Sequence[OwnColumn] = ()
+    old_own: Sequence[OwnColumn] = ()
     old_time: int | None = None
     windows: list[Window | None] | None = None
 
@@ -160,6 +150,8 @@ class Results:
             keys=self.keys[:count],
             values={part: refs[:count] for part, refs in self.values.items()},
             old={part: refs[:count] for part, refs in self.old.items()},
+            own=[column[:count] for column in self.own],
+            old_own=[column[:count] for column in self.old_own],
             windows=None if self.windows is None else self.windows[:count],
         )
 
@@ -189,8 +181,8 @@ class Operator(Protocol):
         ...
 
     @property
-    def parts(self) -> Sequence[int | None]:
-        """The inputs whose columns the value of a result has, in this order; None for columns of its own."""
+    def parts(self) -> Sequence[int]:
+        """The inputs whose columns the value of a result has, in this order, before columns of its own."""
         ...
 
     def process(self, rows: Batch, state: State) -> Iterator[Results]:

@@ -115,7 +115,8 @@ class BucketedRows(MutableMapping[bytes, Any]):
 
 def homes_of(rows: MutableMapping[bytes, Any], keys: Sequence[bytes | None]) -> list[Any]:
     """Return the dictionary that has, or is to have, the row of each key."""
-    return rows.homes(keys) if isinstance(rows, BucketedRows) else [rows] * len(keys)
+    found: list[Any] = [rows] * len(keys) if isinstance(rows, dict) else rows.homes(keys)  # type: ignore[attr-defined]
+    return found
 
 
 def bucket_rows(state: State) -> None:

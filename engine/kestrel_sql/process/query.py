@@ -165,11 +165,15 @@ def _processed(
     stateful: Stateful, inputs: Sequence[Rows | None], own: Sequence[_Given], state: State, made: Made
 ) -> Iterator[Rows]:
     """Pass the rows of a task through an operator."""
+    at = [each.at for each in own]
+    rows = inputs[0]
+    # Columns of all rows in order need no indices.
+    whole = len(inputs) == 1 and rows is not None and at == [*range(rows.size)]
     given = OperatorRows(
         stateful=stateful,
         inputs=inputs,
         sides=[each.side for each in own],
-        at=[each.at for each in own],
+        at=range(len(at)) if whole else at,
         enters=None if all(each.enters for each in own) else [each.enters for each in own],
         leaves=None if all(each.leaves for each in own) else [each.leaves for each in own],
         windows=_windows(stateful, inputs, own),

@@ -10,9 +10,11 @@ from typing import Any
 import orjson
 
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall
-from kestrel_sql.operators.operator import KeyBytes, Operator, Output, Ref, Row, RowError, State, Window
+from kestrel_sql.operators.number_columns import column_of
+from kestrel_sql.operators.operator import KeyBytes, Operator, OwnColumn, Ref, Results, RowError, State, Window
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.state_entries import row_count, state_entries
+from tests.engine.operators.row_forms.row_operator import Output, Row
 
 
 def key_bytes(key: tuple[Any, ...]) -> bytes:
@@ -40,6 +42,21 @@ class Given:
 
     def keys(self, *key_bytes: KeyBytes) -> list[bytes | None]:
         return [None if row.key is None else key_bytes[row.side % len(key_bytes)](row.key) for row in self.given]
+
+    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
+        return [None if row.old_key is None else key_bytes(row.old_key) for row in self.given]
+
+    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
+        names = self.keys(key_bytes)
+        known = [*dict.fromkeys(names)]
+        return known, [known.index(name) for name in names]
+
+    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
+        versions = [row.old if old else row.value for row in self.given]
+        return [None if version is None else version[place] for version in versions]
+
+    def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
+        return column_of(self.column(place, old=old), None if counted else "int64")
 
     def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
         return [None if row.extra is None or None in row.extra else key_bytes(row.extra) for row in self.given]
@@ -69,19 +86,33 @@ def process(
                 key = results.keys[at] if results.keys else cause
                 window = None if results.windows is None else results.windows[at]
                 value, old = (
-                    _version(operator, given, {part: refs[at] for part, refs in version.items()}, widths)
-                    for version in (results.values, results.old)
+                    _version(
+                        operator, given, {part: refs[at] for part, refs in version.items()}, results, own, at, widths
+                    )
+                    for version, own in ((results.values, results.own), (results.old, results.old_own))
                 )
                 if old is not None and results.old_time is not None:
                     old = (*old[: results.old_time], results.times[at], *old[results.old_time + 1 :])
-                own = given.given[key].key if isinstance(key, int) else key and tuple(key)
-                found.append(Output(own, value, results.times[at], window, old))
+                known = key and tuple(key) if not isinstance(key, int) else _key(given, key)
+                found.append(Output(known, value, results.times[at], window, old))
     except RowError as error:
         raise error.__cause__ or error from None
     return found
 
 
-def _version(operator: Operator, rows: Given, refs: Mapping[int | None, Ref], widths: Sequence[int]) -> Any:
+def _key(rows: Given, ref: int) -> Any:
+    return rows.given[ref].key if ref >= 0 else rows.given[~ref].old_key
+
+
+def _version(
+    operator: Operator,
+    rows: Given,
+    refs: Mapping[int, Ref],
+    results: Results,
+    own: Sequence[OwnColumn],
+    at: int,
+    widths: Sequence[int],
+) -> Any:
     if all(ref is None for ref in refs.values()):
         return None
     found: list[Any] = []
@@ -89,8 +120,9 @@ def _version(operator: Operator, rows: Given, refs: Mapping[int | None, Ref], wi
         ref = refs[part]
         if isinstance(ref, int):
             ref = rows.given[ref].value if ref >= 0 else rows.given[~ref].old
-        found += [None] * widths[part or 0] if ref is None else ref
-    return tuple(found)
+            ref = ref if ref is None or results.picks is None else [ref[place] for place in results.picks]
+        found += [None] * widths[part] if ref is None else ref
+    return (*found, *(column[at] if isinstance(column, list) else column.listed()[at] for column in own))
 
 
 def replay(operator: Operator, rows: Iterable[Row], widths: Sequence[int] = (1, 1)) -> list[list[Output]]:

@@ -13,8 +13,8 @@ from kestrel_sql.functions.library.aggregates.extremes import max_
 from kestrel_sql.functions.library.aggregates.sums import count, sum_
 from kestrel_sql.operators.aggregates.groups import merge, new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.types.sql_types import INTEGER, STRING
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, call_of, key_bytes, process, replay
 
 COUNT = (call_of(count), ())

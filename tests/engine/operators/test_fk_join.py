@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 

@@ -8,8 +8,8 @@ from kestrel_sql.functions.library.aggregates.by_offset import latest_by_offset,
 from kestrel_sql.functions.library.aggregates.collections import collect_list
 from kestrel_sql.functions.library.aggregates.sums import count
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.types.sql_types import INTEGER
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, replay
 
 

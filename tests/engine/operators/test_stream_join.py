@@ -6,8 +6,8 @@ import pytest
 
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.late_rows import take
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 DAY = 24 * 60 * 60 * 1000

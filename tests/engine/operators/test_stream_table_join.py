@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.sql.nodes.statements import JoinType
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 

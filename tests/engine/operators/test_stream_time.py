@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.tables.stream_time import StreamTime
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, key_bytes, replay
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
-from kestrel_sql.operators.operator import Row
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 
 

@@ -13,12 +13,13 @@ from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAg
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
-from kestrel_sql.operators.operator import Operator, Row, State
+from kestrel_sql.operators.operator import Operator, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.table_rows import holds_table, table_rows
 from kestrel_sql.operators.tables.queryable import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import BIGINT
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import call_of, key_bytes, process
 
 CALLS = ((call_of(count), ()), (call_of(sum_, BIGINT), (0,)))

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from kestrel_sql.functions.library.aggregates.sums import count
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, groups_of
-from kestrel_sql.operators.operator import Row, State
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
+from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state, load_state
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, call_of, final_state, key_bytes, process, replay
 
 
@@ -129,7 +130,7 @@ def test_a_window_that_no_row_reaches_stays_packed() -> None:
     assert counted(outputs) == [[(0, 1)], [(10, 1)], [(10, 2)]]
     assert state["windows"][0] == packed[0]
     operator.pack(state)
-    assert (state["windows"][0], state["windows"][10]) == (packed[0], dump_state(groups_of(10, state)))
+    assert (state["windows"][0], state["windows"][10]) == (packed[0], dump_state(unpacked(state["windows"][10])))
 
 
 def test_a_packed_window_closes_like_any_other() -> None:

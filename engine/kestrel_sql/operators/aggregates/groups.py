@@ -31,7 +31,7 @@ def result(group: Group, calls: Calls) -> Value:
     try:
         return (*group[COLUMNS], *[call[0].result(states[position]) for position, call in enumerate(calls)])
     except Exception as error:
-        raise _failure(_failing(states, calls), error) from error
+        raise failure_of(_failing(states, calls), error) from error
 
 
 def with_shared(old: Value, new: Value, calls: Calls) -> Value:
@@ -66,7 +66,7 @@ def add(group: Group, columns: Columns, calls: Calls, value: Value, state: State
             else:
                 states[position] = aggregator.aggregate(states[position], *[value[index] for index in indices])
     except Exception as error:
-        raise _failure(calls[position][0], error) from error
+        raise failure_of(calls[position][0], error) from error
 
 
 def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
@@ -83,7 +83,7 @@ def undo(group: Group, columns: Columns, calls: Calls, value: Value) -> None:
         try:
             states[position] = aggregator.undo(states[position], *(value[index] for index in indices))
         except Exception as error:
-            raise _failure(aggregator, error) from error
+            raise failure_of(aggregator, error) from error
 
 
 def _failing(states: list[Any], calls: Calls) -> Aggregator:
@@ -96,7 +96,8 @@ def _failing(states: list[Any], calls: Calls) -> Aggregator:
     return calls[-1][0]
 
 
-def _failure(aggregator: Aggregator, error: Exception) -> QueryError:
+def failure_of(aggregator: Aggregator, error: Exception) -> QueryError:
+    """Return the error of a query whose aggregate failed."""
     reason = error.message if isinstance(error, EngineError) else str(error)
     return QueryError(f"{aggregator.name or 'An aggregate'} failed: {reason or type(error).__name__}")
 
@@ -115,7 +116,7 @@ def merge(group: Group, other: Group, calls: Calls) -> None:
         try:
             states[position] = aggregator.merge(states[position], other[STATES][position])
         except Exception as error:
-            raise _failure(aggregator, error) from error
+            raise failure_of(aggregator, error) from error
 
 
 def _next_number(state: State) -> int:

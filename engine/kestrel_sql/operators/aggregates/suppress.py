@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
-from kestrel_sql.operators.row_keys import pack_key, restored_row
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, Window
+from kestrel_sql.operators.row_keys import pack_keys
+
+_KEY, _VALUE = 0, 2
+"""Indexes into a stored result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSuppress(RowOperator):
+class TableSuppress:
     """Emit the last result of each window once stream time reaches the end of the window plus `grace_ms` (rules P6.5).
 
     A result keeps its own timestamp. For sessions `grace_ms` is gap + grace, because a session can grow for that long.
@@ -20,30 +23,38 @@ class TableSuppress(RowOperator):
     """
 
     scope: ClassVar[Scope] = Scope.TASK
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     grace_ms: int
 
-    def process_row(self, row: Row, state: State) -> list[Output]:
-        """Store the row, then emit the results of closed windows by end, then key."""
-        if row.key is None or row.window is None:
-            return []
-        time: int = max(state.get("time", row.timestamp), row.timestamp)
-        state["time"] = time
-        rows = state.setdefault("rows", {})
-        ends = state.setdefault("ends", [])
-        packed_key = pack_key(self.key_bytes, row.key, row.window)
-        if packed_key not in rows:
-            heappush(ends, [row.window[1], packed_key])
-        rows[packed_key] = [
-            list(row.key),
-            list(row.window),
-            None if row.value is None else list(row.value),
-            row.timestamp,
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Store the rows, and at each emit the results of windows that it closes by end, then key."""
+        keys, windows = rows.keys(self.key_bytes), rows.windows or [None] * len(rows.times)
+        stored, results, bounds = state.get("rows", {}), Results.of(0), list[Window | None]()
+        names = pack_keys(keys, windows)
+        for at, (name, window, time, present) in enumerate(zip(names, windows, rows.times, rows.present, strict=True)):
+            if name is None or window is None:
+                continue
+            now = state["time"] = max(state.get("time", time), time)
+            stored, ends = state.setdefault("rows", {}), state.setdefault("ends", [])
+            if name not in stored:
+                heappush(ends, [window[1], name])
+            stored[name] = [at, [*window], at if present else None, time]
+            while ends and ends[0][0] <= now - self.grace_ms:
+                key, (start, end), value, timestamp = stored.pop(heappop(ends)[1])
+                if value is not None:
+                    results.causes.append(at)
+                    results.times.append(timestamp)
+                    results.keys.append(key)
+                    results.values[0].append(value)
+                    bounds.append((start, end))
+        fresh = [
+            stored[name] for name in dict.fromkeys(names) if name in stored and isinstance(stored[name][_KEY], int)
         ]
-        outputs = []
-        while ends and ends[0][0] <= time - self.grace_ms:
-            key, (start, end), value, timestamp = rows.pop(heappop(ends)[1])
-            if value is not None:
-                outputs.append(Output(tuple(key), restored_row(value), timestamp, window=(start, end)))
-        return outputs
+        for place, of in ((_KEY, rows.keys_at), (_VALUE, rows.values_at)):
+            found = [entry for entry in fresh if entry[place] is not None]
+            for entry, values in zip(found, of([entry[place] for entry in found]), strict=True):
+                entry[place] = values
+        results.windows = bounds
+        yield results

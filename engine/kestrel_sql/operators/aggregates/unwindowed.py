@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, undo, with_shared
-from kestrel_sql.operators.group import TIMESTAMP
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.aggregates.folding import Folding, only_usable, usable_rows
+from kestrel_sql.operators.aggregates.groups import Calls, Columns
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.state_codec import homes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAggregate(RowOperator):
+class StreamAggregate:
     """Add each row to the group of its key; each row gives one output (rules O7)."""
 
     scope: ClassVar[Scope] = Scope.KEY
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     columns: Columns
@@ -23,67 +25,76 @@ class StreamAggregate(RowOperator):
     with_old: bool = True
     """Whether a later step reads the replaced results."""
 
-    def process_row(self, row: Row, state: State) -> list[Output]:
-        """Emit the group's new result; `old` of the first result is the initial aggregate (rules O4)."""
-        if row.key is None or row.value is None:
-            return []
-        groups = state.setdefault("groups", {})
-        packed_key = self.key_bytes(row.key)
-        group = groups.get(packed_key)
-        if group is None:
-            group = groups[packed_key] = new_group(self.columns, self.calls, row.timestamp)
-        before = result(group, self.calls) if self.with_old else None
-        add(group, self.columns, self.calls, row.value, state)
-        if row.timestamp > group[TIMESTAMP]:
-            group[TIMESTAMP] = row.timestamp
-        after = result(group, self.calls)
-        old = None if before is None else with_shared(before, after, self.calls)
-        return [Output(row.key, after, group[TIMESTAMP], None, old)]
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Emit the group's new result for each row; `old` of the first is the initial aggregate (rules O4)."""
+        at, names, slots = usable_rows(rows, self.key_bytes)
+        if not at:
+            return
+        homes = homes_of(state.setdefault("groups", {}), names)
+        folding = Folding(self.columns, self.calls, rows)
+        folding.refs, folding.slots = at, slots
+        folding.stored = [home.get(name) for home, name in zip(homes, names, strict=True)]
+        folding.fold(state, before=self.with_old)
+        for home, name, group in zip(homes, names, folding.groups(), strict=True):
+            home[name] = group
+        results = folding.results(at, folding.times, range(len(at)), folding.previous() if self.with_old else None)
+        yield from folding.checked(results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableAggregate(RowOperator):
+class TableAggregate:
     """Undo the old row of a change in its group and add the new row to its group (rules O10)."""
 
     scope: ClassVar[Scope] = Scope.KEY
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     columns: Columns
     calls: Calls
 
-    def process_row(self, row: Row, state: State) -> list[Output]:
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Emit one output per changed group: the group that the row leaves, then the group that it enters.
 
         A row without a group key changes no group. Groups are never removed.
         """
-        leaves = (row.old_key, row.old) if row.old_key is not None and row.old is not None else None
-        enters = (row.key, row.value) if row.key is not None and row.value is not None else None
-        if leaves and enters and self.key_bytes(leaves[0]) != self.key_bytes(enters[0]):
-            return [*self._change(leaves, None, row, state), *self._change(None, enters, row, state)]
-        return self._change(leaves, enters, row, state)
-
-    def _change(
-        self, leaves: tuple[Key, Value] | None, enters: tuple[Key, Value] | None, row: Row, state: State
-    ) -> list[Output]:
-        """Undo and add within one group."""
-        changed = enters or leaves
-        if changed is None:
-            return []
-        key = changed[0]
-        groups = state.setdefault("groups", {})
-        packed_key = self.key_bytes(key)
-        group = groups.get(packed_key)
-        before = None if group is None else result(group, self.calls)
-        if group is not None and leaves is not None:
-            undo(group, self.columns, self.calls, leaves[1])
-        if enters is not None:
-            if group is None:
-                group = groups[packed_key] = new_group(self.columns, self.calls, row.timestamp)
-            add(group, self.columns, self.calls, enters[1], state)
-        if group is None:
-            return [Output(key, None, row.timestamp)]
-        group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
-        after = result(group, self.calls)
-        return [
-            Output(key, after, group[TIMESTAMP], old=None if before is None else with_shared(before, after, self.calls))
-        ]
+        entered = only_usable(rows.keys(self.key_bytes), rows.present)
+        left = only_usable(rows.old_keys(self.key_bytes), rows.has_old)
+        names = [name for name in dict.fromkeys([*left, *entered]) if name is not None]
+        if not names:
+            return
+        homes = homes_of(state.setdefault("groups", {}), names)
+        folding = Folding(self.columns, self.calls, rows)
+        folding.stored = [home.get(name) for home, name in zip(homes, names, strict=True)]
+        slots: dict[bytes | None, int] = {name: slot for slot, name in enumerate(names)}
+        exists = [group is not None for group in folding.stored]
+        kept = [slot for slot, there in enumerate(exists) if there]
+        last, causes, keys = [~slot for slot in slots.values()], list[int](), list[Ref]()
+        now, before, refs, own = list[int | None](), list[int | None](), list[int](), list[int]()
+        for at, (leaves, enters) in enumerate(zip(left, entered, strict=True)):
+            for name in (enters,) if leaves == enters else (leaves, enters):
+                if name is None:
+                    continue
+                slot = slots[name]
+                causes.append(at)
+                keys.append(at if name == enters else ~at)
+                before.append(last[slot] if exists[slot] else None)
+                if name == leaves and exists[slot]:
+                    refs.append(~at)
+                    own.append(slot)
+                if name == enters:
+                    refs.append(at)
+                    own.append(slot)
+                    if not exists[slot]:
+                        exists[slot] = True
+                        kept.append(slot)
+                if exists[slot]:
+                    last[slot] = len(refs) - 1
+                now.append(last[slot] if exists[slot] else None)
+        folding.refs, folding.slots = refs, own
+        folding.fold(state)
+        for slot, group in zip(kept, folding.groups(kept), strict=True):
+            homes[slot][names[slot]] = group
+        times = [rows.times[at] if ref is None else folding.times[ref] for at, ref in zip(causes, now, strict=True)]
+        results = folding.results(causes, times, now, before)
+        results.keys = keys
+        yield from folding.checked(results)

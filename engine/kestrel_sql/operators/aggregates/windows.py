@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, add, new_group, result, with_shared
-from kestrel_sql.operators.group import TIMESTAMP, Group
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
+from kestrel_sql.operators.aggregates.groups import Calls, Columns
+from kestrel_sql.operators.group import Group
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
 from kestrel_sql.operators.state_codec import load_state, pack_state
+
+MOST_ENTRIES = 1 << 18
+"""Roughly the most results in memory at once: a row gives one for each window that it falls in, maybe thousands."""
 
 _KEY = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindowAggregate(RowOperator):
+class TimeWindowAggregate:
     """Add each row to the windows that it falls in; all times are in ms (rules O8.1, O9).
 
     A tumbling window is a hopping window that advances by its size. A result ends in the window bounds. With `final` a
@@ -26,6 +30,7 @@ class TimeWindowAggregate(RowOperator):
     """
 
     scope: ClassVar[Scope] = Scope.TASK
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     columns: Columns
@@ -39,79 +44,181 @@ class TimeWindowAggregate(RowOperator):
     with_old: bool = True
     """Whether a later step reads the replaced results."""
 
-    def process_row(self, row: Row, state: State) -> list[Output]:
-        """Update the open windows of the row, then delete expired windows; FINAL emits the windows that closed."""
-        if row.key is None or row.value is None:
-            return []
-        time: int = max(state.get("time", row.timestamp), row.timestamp)
-        state["time"] = time
-        close = time - self.grace_ms
-        outputs: list[Output] = []
-        starts = self._starts(row.timestamp)
-        if starts and starts[0] + self.size_ms <= close:
-            late_rows.note(state, row.timestamp, (starts[0], starts[0] + self.size_ms), self.grace_ms, time)
-        for start in starts:
-            if start + self.size_ms > close:
-                self._update(start, row, row.key, row.value, state, outputs)
-        # Pull queries can read emitted windows for the retention, which is at least size + grace.
-        self.close(
-            close - self.size_ms if self.final else state.get("newest", 0) - self.retention_ms - 1, state, outputs
-        )
-        return outputs
+    def process(self, rows: Batch, state: State) -> Iterator[Results]:
+        """Update the open windows of the rows, then delete expired windows; FINAL emits the windows that closed."""
+        at, names, owners = usable_rows(rows, self.key_bytes)
+        keys = [names[owner] for owner in owners]
+        most = max(1, MOST_ENTRIES * self.advance_ms // self.size_ms)
+        try:
+            for start in range(0, len(at), most):
+                part = slice(start, start + most)
+                yield from _Windows(self, rows, state).process(at[part], keys[part])
+        finally:
+            self.pack(state)
 
     def forget(self, state: State) -> None:
         """Delete the windows whose retention is over."""
-        self.close(state.get("newest", 0) - self.retention_ms - 1, state, [])
+        starts = state.get("starts", [])
+        while starts and starts[0] < state["newest"] - self.retention_ms:
+            del state["windows"][heappop(starts)]
 
     def pack(self, state: State) -> None:
-        """Pack the windows that rows have changed, so that windows without new rows stay encoded."""
+        """Pack the windows that rows have changed, so that windows without new rows stay encoded.
+
+        A sorted list is also a heap; so the state's bytes do not tell in which order windows came and went.
+        """
         windows = state.get("windows", {})
         for start, groups in windows.items():
             if not isinstance(groups, bytes):
                 windows[start] = pack_state(groups)
+        if "starts" in state:
+            state["starts"].sort()
 
-    def _starts(self, timestamp: int) -> range:
-        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        return range(first, timestamp + 1, self.advance_ms)
 
-    def _update(self, start: int, row: Row, key: Key, value: Value, state: State, outputs: list[Output]) -> None:
-        groups = groups_of(start, state)
-        packed_key = self.key_bytes(key)
-        group = groups.get(packed_key)
-        if group is None:
-            group = groups[packed_key] = [*new_group(self.columns, self.calls, row.timestamp), list(key)]
-        before = result(group, self.calls) if self.with_old and not self.final else None
-        add(group, self.columns, self.calls, value, state)
-        group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
-        if not self.final:
-            after = result(group, self.calls)
-            bounds = (start, start + self.size_ms)
-            old = None if before is None else with_shared(before, after, self.calls) + bounds
-            outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
+@dataclass(slots=True)
+class _Windows:
+    """The windows while rows are processed.
 
-    def close(self, last_start: int, state: State, outputs: list[Output]) -> None:
-        """Delete the windows that start at `last_start` (ms) or before; FINAL emits them."""
-        starts = state.get("starts", [])
+    Attributes:
+        operator: the aggregate.
+        rows: the rows of the batch.
+        state: its state.
+        folding: the groups that the rows change.
+        starts: the starts of its windows (ms), a heap.
+        places: the window and key of each of them, and the row that has the key.
+        slots: their numbers by window and key.
+        stored: the groups of open windows as they were before.
+        closed: the groups of windows that rows close, by the index of the row, window and key.
+    """
+
+    operator: TimeWindowAggregate
+    rows: Batch
+    state: State
+    folding: Folding = field(init=False)
+    starts: list[int] = field(init=False)
+    places: list[tuple[int, bytes, Ref]] = field(default_factory=list)
+    slots: dict[int, dict[bytes, int]] = field(default_factory=dict)
+    stored: dict[int, dict[bytes, Group]] = field(default_factory=dict)
+    closed: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folding = Folding(self.operator.columns, self.operator.calls, self.rows)
+        self.starts = self.state.get("starts", [])
+
+    def process(self, at: Sequence[int], keys: Sequence[bytes]) -> Iterator[Results]:
+        """Process rows that have a key and a value."""
+        operator, state, folding = self.operator, self.state, self.folding
+        starts = self._enter(at, keys)
+        if not operator.final:
+            # No later row of the batch reaches an expired window, so deleting them once at the end is enough.
+            operator.forget(state)
+        folding.fold(state, results=not operator.final, before=operator.with_old and not operator.final)
+        self._store()
+        yield from folding.checked(self._final() if operator.final else self._changes(starts))
+
+    def _enter(self, at: Sequence[int], keys: Sequence[bytes]) -> list[int]:
+        """Say which groups the rows change; returns the start of the window of each entry (ms)."""
+        operator, state, times, slots = self.operator, self.state, self.rows.times, self.slots
+        size, grace, advance = operator.size_ms, operator.grace_ms, operator.advance_ms
+        refs, own, starts = list[int](), list[int](), list[int]()
+        now, final = state.get("time"), operator.final
+        for row, key in zip(at, keys, strict=True):
+            time = times[row]
+            if now is None or time > now:
+                now = state["time"] = time
+            close = now - grace
+            first = (time - size + advance) // advance * advance
+            if first < 0:
+                first = 0
+            if first + size <= close and first <= time:
+                late_rows.note(state, time, (first, first + size), grace, now)
+                late_rows.note_row(state, row)
+            for start in range(first, time + 1, advance):
+                if start + size > close:
+                    window = slots.get(start)
+                    if window is None:
+                        window = self._open(start)
+                    slot = window.get(key)
+                    if slot is None:
+                        slot = window[key] = self._group(start, key, row)
+                    refs.append(row)
+                    own.append(slot)
+                    starts.append(start)
+            if final and self.starts and self.starts[0] <= close - size:
+                self._close(row, close - size)
+        # Most rows of a tumbling window have one entry each, and columns of all rows need no indices.
+        self.folding.refs = at if advance >= size and len(refs) == len(at) else refs
+        self.folding.slots = own
+        return starts
+
+    def _open(self, start: int) -> dict[bytes, int]:
+        """The numbers of the groups of a window (ms)."""
+        state = self.state
+        windows = state.setdefault("windows", {})
+        if start not in windows:
+            windows[start] = {}
+            self.starts = state.setdefault("starts", [])
+            heappush(self.starts, start)
+            state["newest"] = max(state.get("newest", start), start)
+        self.stored[start] = unpacked(windows[start])
+        found = self.slots[start] = {}
+        return found
+
+    def _group(self, start: int, key: bytes, row: int) -> int:
+        """Number the group of a window and key, whose key is that of a row if it is new."""
+        stored = self.stored[start].get(key)
+        self.places.append((start, key, row if stored is None else stored[_KEY]))
+        return self.folding.group(stored)
+
+    def _close(self, row: int, last_start: int) -> None:
+        """Delete and emit the windows that start at `last_start` (ms) or before."""
+        state, operator, starts = self.state, self.operator, self.starts
         while starts and starts[0] <= last_start:
             start = heappop(starts)
-            groups = unpacked(state["windows"].pop(start))
-            if self.final and (self.has_cache or start >= state["newest"] - self.retention_ms):
-                bounds = (start, start + self.size_ms)
-                for packed_key in sorted(groups):
-                    group = groups[packed_key]
-                    outputs.append(
-                        Output(tuple(group[_KEY]), result(group, self.calls) + bounds, group[TIMESTAMP], window=bounds)
-                    )
+            if operator.has_cache or start >= state["newest"] - operator.retention_ms:
+                slots = self.slots.get(start)
+                if slots is None:
+                    slots = self._open(start)
+                for key in sorted(slots.keys() | self.stored[start].keys()):
+                    slot = slots.get(key)
+                    self.closed.append((row, start, self._group(start, key, row) if slot is None else slot))
+            del state["windows"][start]
 
+    def _store(self) -> None:
+        """Put the groups of windows that are still open into the state."""
+        windows = self.state.get("windows", {})
+        kept = [slot for slot, place in enumerate(self.places) if place[0] in windows]
+        places = [self.places[slot] for slot in kept]
+        fresh = iter(self.rows.keys_at([key for _, _, key in places if isinstance(key, int)]))
+        for (start, name, key), group in zip(places, self.folding.groups(kept), strict=True):
+            group.append(next(fresh) if isinstance(key, int) else key)
+            self.stored[start][name] = group
+        for start, groups in self.stored.items():
+            if start in windows:
+                windows[start] = groups
 
-def groups_of(start: int, state: State) -> dict[bytes, Group]:
-    """Return the groups of the window that starts at `start` (ms), a new window if there is none."""
-    windows: dict[int, dict[bytes, Group] | bytes] = state.setdefault("windows", {})
-    if start not in windows:
-        heappush(state.setdefault("starts", []), start)
-        state["newest"] = max(state.get("newest", start), start)
-    groups = windows[start] = unpacked(windows.get(start, {}))
-    return groups
+    def _changes(self, starts: Sequence[int]) -> Results:
+        """The result of each entry, and that which it replaces."""
+        folding, operator = self.folding, self.operator
+        before = folding.previous() if operator.with_old else None
+        results = folding.results(folding.refs, folding.times, range(len(starts)), before)
+        return self._bounded(results, starts)
+
+    def _final(self) -> Results:
+        """The results of windows that rows close, ordered by window, then key."""
+        slots = [slot for _, _, slot in self.closed]
+        results = self.folding.last([row for row, _, _ in self.closed], slots)
+        results.keys = [self.places[slot][-1] for slot in slots]
+        return self._bounded(results, [start for _, start, _ in self.closed])
+
+    def _bounded(self, results: Results, starts: Sequence[int]) -> Results:
+        size = self.operator.size_ms
+        bounds: list[list[int]] = [[*starts], [start + size for start in starts]]
+        results.windows = [*zip(*bounds, strict=True)]
+        results.own = [*results.own, *bounds]
+        if results.old:
+            results.old_own = [*results.old_own, *bounds]
+        return results
 
 
 def unpacked(groups: dict[bytes, Group] | bytes) -> dict[bytes, Group]:

@@ -29,7 +29,7 @@ class ForeignKeyJoin:
     """
 
     scope: ClassVar[Scope] = Scope.QUERY
-    parts: ClassVar[Sequence[int | None]] = (_LEFT, _RIGHT)
+    parts: ClassVar[Sequence[int]] = (_LEFT, _RIGHT)
 
     join_type: JoinType
     key_bytes: KeyBytes

@@ -44,7 +44,7 @@ class StreamStreamJoin:
     window_size_ms: int | None = None
 
     @property
-    def parts(self) -> Sequence[int | None]:
+    def parts(self) -> Sequence[int]:
         """The sides of a result."""
         return parts_of(self.join_type)
 

@@ -23,7 +23,7 @@ class StreamTableJoin:
     """
 
     scope: ClassVar[Scope] = Scope.KEY
-    parts: ClassVar[Sequence[int | None]] = (_STREAM, _TABLE)
+    parts: ClassVar[Sequence[int]] = (_STREAM, _TABLE)
 
     join_type: JoinType
     key_bytes: KeyBytes

@@ -30,7 +30,7 @@ class TableJoin:
     """Whether a result ends in a NULL for the key column (rules P6.6)."""
 
     @property
-    def parts(self) -> Sequence[int | None]:
+    def parts(self) -> Sequence[int]:
         """The sides of a result."""
         return parts_of(self.join_type)
 

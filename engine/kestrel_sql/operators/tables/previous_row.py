@@ -21,7 +21,7 @@ class Materialise:
     """
 
     scope: ClassVar[Scope] = Scope.KEY
-    parts: ClassVar[Sequence[int | None]] = (0,)
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     rowtime: int | None = None

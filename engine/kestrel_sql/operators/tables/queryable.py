@@ -16,7 +16,7 @@ class TableStore:
     """Keep the latest row of each key with its timestamp, and pass every change on unchanged (docs/adr/0018)."""
 
     scope: ClassVar[Scope] = Scope.KEY
-    parts: ClassVar[Sequence[int | None]] = (0,)
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
     width: int

@@ -17,7 +17,7 @@ class StreamTime:
     """
 
     scope: ClassVar[Scope] = Scope.TASK
-    parts: ClassVar[Sequence[int | None]] = (0,)
+    parts: ClassVar[Sequence[int]] = (0,)
 
     key_bytes: KeyBytes
 

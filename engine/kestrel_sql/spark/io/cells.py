@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.arrow.columns import to_array
 from kestrel_sql.arrow.types import arrow_struct
-from kestrel_sql.dataflow.arrow_cells import Arrow, Numbers, chosen, numbers_of
+from kestrel_sql.dataflow.arrow_cells import Arrow, Numbers, array_of_cells, chosen, numbers_of
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Indices, Part, Rows
 from kestrel_sql.spark.envelope import parts_of, struct_column
@@ -35,7 +34,7 @@ def structs_of(part: Part, columns: Sequence[SchemaColumn]) -> pa.StructArray:
     kind = arrow_struct(columns)
     mask = None if part.present is None else pa.array([not there for there in part.present], pa.bool_())
     arrays = [
-        array if (array := cells.array) is not None and array.type == field.type else to_array(cells.values(), column)
+        array if (array := cells.array) is not None and array.type == field.type else array_of_cells(cells, column)
         for cells, column, field in zip(part.cells, columns, kind if columns else (), strict=True)
     ]
     if not columns:

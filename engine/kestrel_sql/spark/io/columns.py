@@ -78,7 +78,13 @@ def _is_slice(indices: npt.NDArray[np.int64]) -> bool:
 def child_ordinals(ordinals: pa.ListArray, positions: npt.NDArray[np.int64]) -> pa.ListArray:
     """The ordinals of outputs: those of their rows, each with a position appended."""
     bounds = ordinals.offsets.to_numpy()
-    flat = np.insert(ordinals.values.to_numpy()[bounds[0] : bounds[-1]], bounds[1:] - bounds[0], positions)
+    flat = ordinals.values.to_numpy()[bounds[0] : bounds[-1]]
+    lengths = np.diff(bounds)
+    if len(lengths) and (lengths == lengths[0]).all():
+        # Most have the same length, and `insert` takes ten times as long.
+        flat = np.column_stack([flat.reshape(-1, lengths[0]), positions]).ravel()
+    else:
+        flat = np.insert(flat, bounds[1:] - bounds[0], positions)
     offsets = bounds - bounds[0] + np.arange(len(bounds), dtype=np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat, pa.int64()))
 

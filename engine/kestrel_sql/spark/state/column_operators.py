@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import EncodedKey
-from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
-from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
-from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import State
-from kestrel_sql.spark.state.by_column import Aggregate, ColumnAggregate, ColumnFinalWindows, ColumnWindows
-from kestrel_sql.spark.state.sessions_by_column import ColumnFinalSessions, ColumnSessions
 from kestrel_sql.spark.state.table_aggregate_by_column import column_table_aggregate
 
 
@@ -37,22 +31,4 @@ def column_operators(operators: Sequence[Stateful], made: pa.Schema) -> Mapping[
 
 
 def _column_operator(stateful: Stateful, made: pa.Schema) -> ColumnOperator | None:
-    operator = stateful.operator
-    if isinstance(operator, StreamAggregate) and _is_plain(operator, stateful):
-        return ColumnAggregate(stateful, operator, made)
-    if isinstance(operator, TimeWindowAggregate) and _is_plain(operator, stateful):
-        return (ColumnFinalWindows if operator.final else ColumnWindows)(stateful, operator, made)
-    if isinstance(operator, SessionWindowAggregate) and _is_plain(operator, stateful):
-        return (ColumnFinalSessions if operator.final else ColumnSessions)(stateful, operator, made)
     return column_table_aggregate(stateful, made)
-
-
-def _is_plain(operator: Aggregate, stateful: Stateful) -> bool:
-    keys: Any = operator.key_bytes
-    has_key = bool(stateful.inputs[0].schema.key)
-    return (
-        has_key
-        and isinstance(keys, EncodedKey)
-        and keys.exact
-        and all(call.fold is not None for call, _ in operator.calls)
-    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.arrow.columns import from_rows
-from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.number_columns import Flags, Numbers
-from kestrel_sql.operators.operator import MOST_OUTPUTS, Output
+from kestrel_sql.operators.operator import MOST_OUTPUTS
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
 from kestrel_sql.spark.io.columns import child_ordinals, ordinal_order, small
 
@@ -21,19 +19,10 @@ MIN_ROWS = 64
 MANY_ROWS = 256
 """From this many rows on, sessions, aggregates of tables and EMIT FINAL are cheaper over columns."""
 
-FAR_MS = 1 << 60
-"""Timestamps and spans of time beyond this could overflow when they are added."""
-
 
 def can_run(rows: pa.RecordBatch) -> bool:
     """Whether there are enough rows, all with a timestamp."""
     return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count
-
-
-def are_near(rows: pa.RecordBatch) -> bool:
-    """Whether no timestamp is so far in the past or the future that sums with it could overflow."""
-    times = rows.column("ts").to_numpy()
-    return bool(times.min() > -FAR_MS and times.max() < FAR_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +65,6 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for start in range(0, size, MOST_OUTPUTS):
         yield batch.slice(start, MOST_OUTPUTS)
-
-
-def output_structs(outputs: Sequence[Output], relation: Relation, schema: pa.Schema) -> pa.StructArray:
-    """The struct column of a relation that an operator produces.
-
-    Raises:
-        pyarrow.ArrowInvalid: a value does not fit its column.
-    """
-    parts: dict[str, Callable[[], pa.Array]] = {
-        "k": lambda: from_rows([output.key for output in outputs], relation.schema.key),
-        "v": lambda: from_rows([output.value for output in outputs], relation.schema.value),
-        "o": lambda: from_rows([output.old for output in outputs], relation.schema.value),
-    }
-    kind = schema.field(struct_column(relation.number)).type
-    arrays = [parts[f.name]() if f.name in parts else pa.nulls(len(outputs), f.type) for f in kind]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind))
 
 
 def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:

@@ -11,10 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kestrel_sql.arrow.columns import to_list
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
 from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish
 from kestrel_sql.formats.serde import describe
+from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
+from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Results, State, Window
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY
 from kestrel_sql.spark.io.cells import relation_rows, relation_structs
@@ -22,6 +26,10 @@ from kestrel_sql.spark.io.columns import ordinal_order, rows_at
 from kestrel_sql.spark.state.column_operators import column_operators
 from kestrel_sql.spark.state.column_rows import Made, can_run, enveloped, positions_of
 from kestrel_sql.spark.state.level import Level
+from kestrel_sql.types.sql_types import Primitive
+
+MANY_GROUPS = 512
+"""From this many groups on, an aggregate without windows keeps them as columns if they hold only numbers."""
 
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 """What Arrow raises for a value that does not fit its column."""
@@ -64,7 +72,7 @@ class PageRunner:
         """
         relations = rows.column("rel").to_numpy()
         for stateful in self._operators:
-            mine = np.isin(relations, [each.number for each in stateful.inputs])
+            mine = np.logical_or.reduce([relations == each.number for each in stateful.inputs])
             if not mine.any():
                 continue
             own = state.setdefault(str(stateful.output.number), {})
@@ -91,9 +99,20 @@ class PageRunner:
             state["failed"] = True
             at, cause = failure(error)
             yield self._failed(page, at, cause, task)
+        self._keep_columns(stateful, state)
         late = finish(stateful, state)
         if late is not None:
             yield self._logged(page.row(late.row), late_entry(stateful.logger, late), task)
+
+    def _keep_columns(self, stateful: Stateful, state: State) -> None:
+        """Put many groups of numbers into columns."""
+        operator, groups = stateful.operator, state.get("groups", {})
+        if not isinstance(operator, StreamAggregate) or isinstance(groups, GroupColumns) or len(groups) < MANY_GROUPS:
+            return
+        copied = stateful.output.schema.value[: len(operator.columns)]
+        if all(call.fold for call, _ in operator.calls) and all(isinstance(each.type, Primitive) for each in copied):
+            fresh = new_group(operator.columns, operator.calls, None)
+            state["groups"] = GroupColumns.of(groups, fresh, [to_arrow(each.type) for each in copied])
 
     def _written(self, page: _Page, results: Results, task: int, state: State) -> Iterator[pa.RecordBatch]:
         """Return outputs, up to the first one whose values do not fit their columns, which is logged."""
@@ -106,7 +125,8 @@ class PageRunner:
             flaw = self._failed(page, results.causes[at], error, task)
             results = results.first(at)
             structs = self._structs(page, results)
-        causes = np.array(results.causes, np.int64)
+        whole = isinstance(results.causes, range)
+        causes = np.arange(len(results.causes)) if whole else np.array(results.causes, np.int64)
         made = Made(
             page.rows.stateful.output.number,
             structs,
@@ -187,7 +207,7 @@ def _windows(batch: pa.RecordBatch, order: Numbers) -> list[Window | None] | Non
 def _bounds(results: Results) -> tuple[pa.Array, pa.Array] | None:
     if results.windows is None:
         return None
-    start, end = (
-        pa.array([None if window is None else window[at] for window in results.windows], pa.int64()) for at in (0, 1)
-    )
+    nothing = (None, None)
+    given = results.windows if None not in results.windows else [window or nothing for window in results.windows]
+    start, end = (pa.array(bounds, pa.int64()) for bounds in (zip(*given, strict=True) if given else ((), ())))
     return start, end

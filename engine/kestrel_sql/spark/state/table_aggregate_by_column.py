@@ -13,10 +13,10 @@ from kestrel_sql.arrow.columns import to_array, to_list, to_rows
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.keys import EncodedKey
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.aggregates.by_column import Folded, Segments, fold_rows, greatest
+from kestrel_sql.operators.aggregates.column_folds import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
 from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
-from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, objects_of
+from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, number_column, objects_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at
@@ -113,7 +113,7 @@ class ColumnTableAggregate:
             changes.positions,
         )
         yield from enveloped(rows_at(chosen, steps.causes[changes.last]), made, self._made, task)
-        self._store(steps, folded, latest, state)
+        self._store(steps, [each for _, each in folded], latest, state)
 
     def _usable(self, structs: pa.StructArray, key: str, value: str) -> Flags:
         """Which rows have a key and a value."""
@@ -152,7 +152,8 @@ class ColumnTableAggregate:
             exists=held[segments.groups] | (earlier > 0),
         )
 
-    def _folded(self, steps: _Steps, at: int) -> Folded:
+    def _folded(self, steps: _Steps, at: int) -> tuple[Values, Folded]:
+        """The results of an aggregate before the first step of each group, and after each step."""
         aggregator, arguments = self._operator.calls[at]
         assert aggregator.fold is not None  # noqa: S101 - `column_table_aggregate` checks it
         columns = [steps.values.field(index) for index in arguments]
@@ -162,19 +163,20 @@ class ColumnTableAggregate:
         counts = aggregator.fold is Fold.COUNT or not columns
         numbers = np.zeros(len(steps.causes), np.int64) if counts else numbers_of(columns[0])
         states = [aggregator.initialize() if group is None else group[STATES][at] for group in steps.stored]
-        return fold_rows(aggregator.fold, columns_of(states), steps.column(numbers, known), steps.rows)
+        first = number_column([aggregator.result(state) for state in states])
+        return first, fold_rows(aggregator.fold, columns_of(states), steps.column(numbers, known), steps.rows)
 
-    def _structs(self, steps: _Steps, changes: _Changes, folded: Sequence[Folded]) -> pa.StructArray:
+    def _structs(self, steps: _Steps, changes: _Changes, folded: Sequence[tuple[Values, Folded]]) -> pa.StructArray:
         """The struct column of the results."""
         kind = self._made.field(struct_column(self._output.number)).type
         key = steps.keys.take(pa.array(changes.last))
         parts = {"k": pa.StructArray.from_arrays(key.flatten(), fields=list(kind.field("k").type))}
         exists = (steps.enters | steps.exists)[changes.last]
         now = [steps.values.field(index).take(pa.array(changes.last)) for index in self._operator.columns]
-        parts["v"] = self._results(now, [each.after for each in folded], changes.last, exists)
+        parts["v"] = self._results(now, [each.after for _, each in folded], changes.last, exists)
         if self._output.has_old:
             before = [self._earlier(steps, changes, position) for position in range(len(self._operator.columns))]
-            values = [steps.rows.before(each.first, each.after) for each in folded]
+            values = [steps.rows.before(first, each.after) for first, each in folded]
             parts["o"] = self._results(before, values, changes.first, steps.exists[changes.first])
         return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 

@@ -6,10 +6,10 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kestrel_sql.operators.operator import Key, KeyBytes, Output, Row, Scope, State, Value
+from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from kestrel_sql.operators.row_keys import restored_row
-from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.sql.nodes.statements import JoinType
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 from tests.engine.operators.row_forms.rows import pair
 
 _RIGHT_SIDE = 1

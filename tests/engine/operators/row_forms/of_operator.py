@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import Stateful
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
+from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
@@ -17,9 +20,12 @@ from tests.engine.operators.row_forms import (
     foreign_key,
     previous_row,
     queryable,
+    sessions,
     stream_stream,
     stream_table,
     table_table,
+    unwindowed,
+    windows,
 )
 from tests.engine.operators.row_forms import stream_time as times
 
@@ -71,6 +77,40 @@ def row_form(operator: Operator, widths: list[int], width: int) -> Operator:
                 right_width=widths[1],
                 placeholder=width > sum(widths),
                 window_size_ms=operator.window_size_ms,
+            )
+        case _:
+            return aggregate_form(operator)
+
+
+def aggregate_form(operator: Operator) -> Operator:
+    """Return the plain form of an aggregate; else the operator."""
+    match operator:
+        case StreamAggregate(key_bytes=keys, columns=columns, calls=calls, with_old=old):
+            return unwindowed.StreamAggregate(key_bytes=keys, columns=columns, calls=calls, with_old=old)
+        case TableAggregate(key_bytes=keys, columns=columns, calls=calls):
+            return unwindowed.TableAggregate(key_bytes=keys, columns=columns, calls=calls)
+        case TimeWindowAggregate():
+            return windows.TimeWindowAggregate(
+                key_bytes=operator.key_bytes,
+                columns=operator.columns,
+                calls=operator.calls,
+                size_ms=operator.size_ms,
+                advance_ms=operator.advance_ms,
+                grace_ms=operator.grace_ms,
+                retention_ms=operator.retention_ms,
+                final=operator.final,
+                has_cache=operator.has_cache,
+                with_old=operator.with_old,
+            )
+        case SessionWindowAggregate():
+            return sessions.SessionWindowAggregate(
+                key_bytes=operator.key_bytes,
+                columns=operator.columns,
+                calls=operator.calls,
+                gap_ms=operator.gap_ms,
+                grace_ms=operator.grace_ms,
+                retention_ms=operator.retention_ms,
+                final=operator.final,
             )
         case _:
             return operator

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from kestrel_sql.operators.operator import Key, Row, State, Value, Window
+from kestrel_sql.operators.operator import Key, State, Value, Window
+from tests.engine.operators.row_forms.row_operator import Row
 
 
 @dataclass(frozen=True, slots=True)

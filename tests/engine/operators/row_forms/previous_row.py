@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
+from kestrel_sql.operators.operator import KeyBytes, Scope, State
 from kestrel_sql.operators.row_keys import pack_key, restored_row
-from kestrel_sql.operators.row_operator import RowOperator
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.operators.operator import Row, Value
+from kestrel_sql.operators.operator import Value
+from tests.engine.operators.row_forms.row_operator import Row
 
 
 def with_window_size(row: Row, window_size_ms: int | None) -> Row:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import KeyBytes, Scope, State
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.joins.sides import outer_sides
-from kestrel_sql.operators.operator import KeyBytes, Output, Row, Scope, State, Value
+from kestrel_sql.operators.operator import KeyBytes, Scope, State, Value
 from kestrel_sql.operators.row_keys import pack_key, restored_row
-from kestrel_sql.operators.row_operator import RowOperator
 from kestrel_sql.sql.nodes.statements import JoinType
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 from tests.engine.operators.row_forms.rows import pair
 
 _SIDES = ("left", "right")

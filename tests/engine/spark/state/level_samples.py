@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
-from kestrel_sql.operators.operator import Operator, Output, Scope, State
-from kestrel_sql.operators.operator import Row as OperatorRow
-from kestrel_sql.operators.row_operator import RowOperator
+from kestrel_sql.operators.operator import Operator, Scope, State
 from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.spark.envelope import rows_of
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role, Schema
+from tests.engine.operators.row_forms.row_operator import Output, RowOperator
+from tests.engine.operators.row_forms.row_operator import Row as OperatorRow
 
 SCHEMA = Schema((Column("K", t.STRING, Role.KEY), Column("A", t.INTEGER)))
 

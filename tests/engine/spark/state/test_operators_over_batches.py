@@ -16,6 +16,7 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
+from kestrel_sql.operators.aggregates import folding as folding_module
 from kestrel_sql.operators.joins import foreign_key as foreign_module
 from kestrel_sql.operators.joins import stream_stream as streams_module
 from kestrel_sql.operators.operator import State
@@ -248,6 +249,7 @@ def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
         most = random_.choice([1, 20, 1 << 15])
         for module in (foreign_module, streams_module):
             monkeypatch.setattr(module, "MOST_OUTPUTS", most)
+        monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
         level = level_of(query, ("BIGINT", "STRING")[seed % 2])
         runner = PageRunner(level)
         plain = PageRunner(Level(tuple(map(in_row_form, level.operators)), level.alive))
@@ -271,4 +273,8 @@ def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
             whole = through(runner, rows, stored)
             assert whole[0] == single[0]
             assert in_bytes(whole[1]) == in_bytes(single[1])
+            monkeypatch.setattr(page_module, "can_run", lambda rows: False)
+            folded = through(runner, rows, stored)
+            assert folded[0] == single[0]
+            assert in_bytes(folded[1]) == in_bytes(single[1])
             stored = single[1]

@@ -11,7 +11,7 @@ from typing import Any
 from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.group_columns import GroupColumns
-from kestrel_sql.operators.operator import Row, Scope
+from kestrel_sql.operators.operator import Scope
 from kestrel_sql.operators.state_codec import bucket_rows, dump_state
 from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, write_metadata
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
@@ -23,6 +23,7 @@ from kestrel_sql.spark.state_tools.store_files import write_pages
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import process
 
 PAGE_KEY = (Column("task", INTEGER), Column("page", INTEGER))

@@ -20,7 +20,6 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQue
 from kestrel_sql.kafka.run.rescaling import rescale_checkpoint
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.operators import state_codec
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import StatementPlan
@@ -32,6 +31,7 @@ from kestrel_sql.spark.state_tools.difference import differences
 from kestrel_sql.spark.state_tools.rescale import rescale
 from kestrel_sql.spark.state_tools.store_files import read_pages
 from kestrel_sql.spark.state_tools.stored_query import open_stored
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.spark.state_tools.checkpoints import pipeline
 from tests.engine.spark.state_tools.fabricated import fabricate
 from tests.engine.spark.state_tools.test_stored_query import rows_of, stream_rows

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from kestrel_sql.cli.main import main
-from kestrel_sql.operators.operator import Row
 from kestrel_sql.operators.state_codec import load_state
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.store_files import read_pages, write_pages
 from kestrel_sql.types.sql_types import STRING
+from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.spark.state_tools.checkpoints import pipeline
 from tests.engine.spark.state_tools.fabricated import fabricate
 

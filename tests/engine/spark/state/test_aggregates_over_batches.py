@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import pyarrow as pa
@@ -13,18 +13,19 @@ from kestrel_sql.dataflow.log_entries import LATE
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
-from kestrel_sql.operators.aggregates.windows import groups_of
-from kestrel_sql.operators.operator import State
+from kestrel_sql.operators.aggregates import folding as folding_module
+from kestrel_sql.operators.aggregates import windows as windows_module
+from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
+from kestrel_sql.operators.operator import Results, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state import by_column as bulk_module
 from kestrel_sql.spark.state import page as page_module
-from kestrel_sql.spark.state import sessions_by_column as sessions_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
+from tests.engine.operators.row_forms.of_operator import in_row_form
 
 _KEYS = {"one": "K BIGINT KEY", "text": "K STRING KEY", "two": "K BIGINT KEY, L STRING KEY"}
 _SOURCE = (
@@ -35,6 +36,12 @@ _FOLDS = (
     "COUNT(*) AS C, COUNT(N) AS CN, SUM(I) AS SI, SUM(B) AS SB, SUM(D) AS SD, AVG(I) AS AI, AVG(B) AS AB, AVG(D) AS AD"
 )
 _EXTREMES = "MIN(I) AS NI, MAX(B) AS XB, MIN(D) AS ND, MAX(D) AS XD, MIN(B) AS NB, MAX(W) AS XW"
+
+_BODIES = (
+    "LATEST_BY_OFFSET(N) AS LN, EARLIEST_BY_OFFSET(D, 2) AS ED, COLLECT_LIST(I) AS LI, TOPK(B, 2) AS TB,"
+    " COUNT_DISTINCT(N) AS DN, HISTOGRAM(N) AS HN, STDDEV_SAMP(I) AS S, SUM(CAST(I AS DECIMAL(20, 2))) AS SM"
+)
+"""Functions without a body for columns."""
 
 _DOUBLES = (0.0, -0.0, 0.1, 0.2, 1e300, -1e300, 5e-324, math.inf, -math.inf, math.nan)
 _INTS = (0, 1, -1, 2**31 - 1, -(2**31))
@@ -59,10 +66,11 @@ _ENDS = ("", "HAVING COUNT(*) > 0", "EMIT FINAL", _UNCACHED)
 
 
 def level_of(keys: str, end: str = "", window: str = "") -> Level:
-    """A level with one aggregate of every fold; HAVING at the `end` makes it return old rows."""
+    """A level with one aggregate of every fold, or functions without one; HAVING at the `end` makes it return old rows."""
     names = "K, L" if keys == "two" else "K"
     session = Session(Config.of({"cache.max.bytes.buffering": 0} if end == _UNCACHED else {}))
-    grouped = f"SELECT {names}, {_FOLDS}, {_EXTREMES} FROM S {window} GROUP BY {names} {end.removesuffix(' uncached')}"
+    folds = f"{_FOLDS}, {_BODIES}" if keys == "text" else f"{_FOLDS}, {_EXTREMES}"
+    grouped = f"SELECT {names}, {folds} FROM S {window} GROUP BY {names} {end.removesuffix(' uncached')}"
     text = f"{_SOURCE.format(_KEYS[keys])} CREATE TABLE T AS {grouped};"
     for statement in session.parse(text):
         session.execute(statement)
@@ -132,11 +140,15 @@ def some_batches(level: Level, seed: int) -> tuple[list[pa.RecordBatch], int]:
     return _MADE[key]
 
 
-def through(runner: PageRunner, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
-    """The outputs and the state of several batches; the state is encoded and decoded between them."""
+def in_row_forms(level: Level) -> Level:
+    return Level(tuple(map(in_row_form, level.operators)), level.alive)
+
+
+def through(runners: list[PageRunner], batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], State]:
+    """The outputs and the state of batches, run in turns; the state is encoded and decoded between them."""
     state: State = {}
     made = []
-    for batch in batches:
+    for batch, runner in zip(batches, cycle(runners), strict=False):
         for out in runner.run(batch, 3, state):
             out.validate(full=True)
             made += out.to_pylist()
@@ -151,8 +163,8 @@ def in_key_order(state: State) -> str:
 
 def _sorted(name: str, own: Any) -> Any:
     if name == "windows":
-        return sorted((start, sorted(groups_of(start, {"windows": own}).items())) for start in own)
-    return sorted(own.items()) if name == "groups" else sorted(own) if name == "starts" else own
+        return [(start, [*unpacked(own[start]).items()]) for start in own]
+    return sorted(own.items()) if name == "groups" else own
 
 
 _ENDED = [
@@ -175,29 +187,23 @@ def some_parameters() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("keys", "window", "end", "seeds"), [*some_parameters()])
-def test_aggregates_over_columns_give_the_results_of_single_rows(
+def test_aggregates_over_batches_give_the_results_of_single_rows(
     keys: str, window: str, end: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     level = level_of(keys, end, window)
-    assert PageRunner(level)._by_column
     assert any(handle.has_old for handle in [level.operators[0].output]) == end.startswith("HAVING")
     for seed in seeds:
         batches, most = some_batches(level, seed)
-        monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", most)
+        monkeypatch.setattr(windows_module, "MOST_ENTRIES", most)
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
-        monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
-        monkeypatch.setattr(bulk_module, "MANY_GROUPS", 4)
-        monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
-        monkeypatch.setattr(page_module, "can_run", lambda rows: True)
-        bulk = through(PageRunner(level), batches)
-        monkeypatch.setattr(page_module, "can_run", lambda rows: False)
+        monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
+        monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
+        runner, plain = PageRunner(level), PageRunner(in_row_forms(level))
+        whole, single = through([runner], batches), through([plain], batches)
         # Text tells -0.0 from 0.0 and knows NaN.
-        single = through(PageRunner(level), batches)
-        assert repr(bulk[0]) == repr(single[0])
-        assert in_key_order(bulk[1]) == in_key_order(single[1])
-        ways = iter([False, True] * len(batches))
-        monkeypatch.setattr(page_module, "can_run", lambda rows, ways=ways: next(ways))
-        in_turns = through(PageRunner(level), batches)
+        assert repr(whole[0]) == repr(single[0])
+        assert in_key_order(whole[1]) == in_key_order(single[1])
+        in_turns = through([plain, runner], batches)
         assert repr(in_turns[0]) == repr(single[0])
         assert in_key_order(in_turns[1]) == in_key_order(single[1])
 
@@ -206,7 +212,6 @@ _LATE_MS = (0, 100, 1, 2, 92, 200, 3)
 
 
 @pytest.mark.rules("O8.2", "O8.7", "E6.2", "E12.2.1")
-@pytest.mark.parametrize("by_column", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("end", ["", "EMIT FINAL"])
 @pytest.mark.parametrize(
     ("window", "first", "count"),
@@ -218,13 +223,8 @@ _LATE_MS = (0, 100, 1, 2, 92, 200, 3)
     ],
     ids=["tumbling", "hopping", "session"],
 )
-def test_late_rows_are_counted(
-    window: str, first: tuple[int, int], count: int, end: str, by_column: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_rows_are_counted(window: str, first: tuple[int, int], count: int, end: str) -> None:
     level = level_of("one", end, f"WINDOW {window}")
-    monkeypatch.setattr(bulk_module, "MANY_ROWS", 1)
-    monkeypatch.setattr(sessions_module, "MANY_ROWS", 1)
-    monkeypatch.setattr(page_module, "can_run", lambda rows: by_column)
     rows = some_rows(level, random.Random(1), len(_LATE_MS), 1)
     ((relation, _),) = level.inputs().items()
     row = {"k": {"K": 1}, "v": {"I": 1}}
@@ -232,7 +232,7 @@ def test_late_rows_are_counted(
     columns |= {"off": pa.array(range(len(_LATE_MS)), pa.int64())}
     columns |= {struct_column(relation): pa.array([row] * len(_LATE_MS), rows.column(struct_column(relation)).type)}
     arrays = [columns.get(field.name, rows.column(field.name)) for field in rows.schema]
-    made, state = through(PageRunner(level), [pa.RecordBatch.from_arrays(arrays, schema=rows.schema)])
+    made, state = through([PageRunner(level)], [pa.RecordBatch.from_arrays(arrays, schema=rows.schema)])
     ((told,),) = [row["log"] for row in made if row["log"]]
     (cause,) = [row["off"] for row in made if row["log"]]
     assert (told["kind"], told["record"], cause) == (LATE, str(count), 2)
@@ -243,15 +243,16 @@ def test_late_rows_are_counted(
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
     rows = some_rows(level, random.Random(1), 300, 5)
-    monkeypatch.setattr(bulk_module, "OUTPUTS_IN_MEMORY", 1440 * 20)
+    monkeypatch.setattr(windows_module, "MOST_ENTRIES", 1440 * 20)
     sizes = []
-    results = bulk_module.ColumnWindows._results
+    process = TimeWindowAggregate.process
 
-    def watched(self: bulk_module.ColumnWindows, rows: pa.RecordBatch, *more: Any) -> Iterator[pa.RecordBatch]:
-        sizes.append(rows.num_rows)
-        return results(self, rows, *more)
+    def watched(self: TimeWindowAggregate, *given: Any) -> Iterator[Results]:
+        for results in process(self, *given):
+            sizes.append(len(results.causes))
+            yield results
 
-    monkeypatch.setattr(bulk_module.ColumnWindows, "_results", watched)
+    monkeypatch.setattr(TimeWindowAggregate, "process", watched)
     for _ in PageRunner(level).run(rows, 3, {}):
         pass
     assert len(sizes) > 5

@@ -1,4 +1,4 @@
-"""Aggregates whole columns of numbers at once; the results equal those of the row-by-row operators.
+"""Folds aggregates over whole columns of numbers; the results equal those of the calls for single values.
 
 Rows are sorted by group and, within a group, by ordinal. Integers wrap as in Java, doubles are added from left to
 right, -0.0 sorts before 0.0, and NaN sorts last.
@@ -6,14 +6,15 @@ right, -0.0 sorts before 0.0, and NaN sorts last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.number_columns import Numbers, States, Values, all_valid
+from kestrel_sql.operators.number_columns import Numbers, States, Values, all_valid, columns_of, objects_of
+from kestrel_sql.operators.operator import Batch
 
 _RANK_LIMIT = 2**62
 _ALL_BUT_SIGN = np.int64(2**63 - 1)
@@ -48,9 +49,8 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The results of an aggregate: before the first row of each group, after each row, and each group's final state."""
+    """The results of an aggregate after each row, and each group's final state."""
 
-    first: Values
     after: Values
     states: States
 
@@ -60,26 +60,78 @@ def fold_rows(fold: Fold, states: States, column: Values, rows: Segments) -> Fol
     return _FOLDS[fold](states, column, rows)
 
 
-def greatest(states: States, column: Values, rows: Segments) -> Folded:
-    """Compute each group's greatest number that is not NULL; NULL if there is none."""
-    return _extreme(states, column, rows, lambda number: number)
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Entries that change groups, sorted by group.
+
+    Attributes:
+        order: the index of each among the entries as they were given.
+        refs: the row that each adds, or the version that it takes back.
+        groups: the number of each group that has any.
+        segments: where those of each group are.
+    """
+
+    order: Numbers
+    refs: Numbers
+    groups: Sequence[int]
+    segments: Segments
+
+    @classmethod
+    def of(cls, slots: Sequence[int], refs: Sequence[int], entries: Sequence[int]) -> Sorted:
+        """Sort some of the entries, of which all groups and rows are given."""
+        owners, rows = np.array(slots, np.int64), np.arange(len(refs)) if isinstance(refs, range) else np.array(refs)
+        if len(entries) < len(slots):
+            owners, rows = owners[np.array(entries)], rows[np.array(entries)]
+        order = np.argsort(owners.astype(np.uint16) if owners.max() < 1 << 16 else owners, kind="stable")
+        owners = owners[order]
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(owners) != 0]))
+        return cls(order, rows[order], owners[starts].tolist(), Segments(starts, len(order)))
+
+    def fold(self, fold: Fold, states: list[Any], rows: Batch, arguments: Sequence[int]) -> Values:
+        """Fold an aggregate: update the states of all groups, and return the result after each entry, as given."""
+        own = [states[group] for group in self.groups]
+        folded = fold_rows(
+            fold, columns_of(own), self._column(rows, arguments, counted=fold is Fold.COUNT), self.segments
+        )
+        for group, state in zip(self.groups, objects_of(folded.states), strict=True):
+            states[group] = state
+        values, valid = np.empty_like(folded.after.values), np.empty_like(folded.after.valid)
+        values[self.order], valid[self.order] = folded.after.values, folded.after.valid
+        return Values(values, valid)
+
+    def _column(self, rows: Batch, arguments: Sequence[int], *, counted: bool) -> Values:
+        """The argument of an aggregate at each entry; only which are not NULL, if they are `counted`."""
+        undone = self.refs[0] < 0 or bool((self.refs < 0).any())
+        signs = np.where(self.refs < 0, -1, 1) if undone else None
+        if not arguments:
+            return Values(np.zeros(len(self.refs), np.int64), np.ones(len(self.refs), dtype=bool), signs)
+        given: Values = rows.numbers(arguments[0], counted=counted)
+        values, valid = given.values, given.valid
+        if undone:
+            old: Values = rows.numbers(arguments[0], counted=counted, old=True)
+            values, valid = np.concatenate([values, old.values[::-1]]), np.concatenate([valid, old.valid[::-1]])
+        return Values(values[self.refs], valid[self.refs], signs)
 
 
 def _count(states: States, column: Values, rows: Segments) -> Folded:
-    first, after = _running(states[0].values, column.counts(), rows)
-    return Folded(all_valid(first), all_valid(after), (all_valid(after[rows.ends]),))
+    after = _running(states[0].values, column.counts(), rows)
+    return Folded(all_valid(after), (all_valid(after[rows.ends]),))
 
 
 def _sum(states: States, column: Values, rows: Segments) -> Folded:
-    first, after = _sums(states[0].values, column, rows)
-    return Folded(all_valid(first), all_valid(after), (all_valid(after[rows.ends]),))
+    after = _sums(states[0].values, column, rows)
+    return Folded(all_valid(after), (all_valid(after[rows.ends]),))
 
 
 def _average(states: States, column: Values, rows: Segments) -> Folded:
-    first_sum, sums = _sums(states[0].values, column, rows)
-    first_count, counts = _running(states[1].values, column.counts(), rows)
-    last = all_valid(sums[rows.ends]), all_valid(counts[rows.ends])
-    return Folded(all_valid(_ratio(first_sum, first_count)), all_valid(_ratio(sums, counts)), last)
+    sums = _sums(states[0].values, column, rows)
+    counts = _running(states[1].values, column.counts(), rows)
+    return Folded(all_valid(_ratio(sums, counts)), (all_valid(sums[rows.ends]), all_valid(counts[rows.ends])))
+
+
+def greatest(states: States, column: Values, rows: Segments) -> Folded:
+    """Compute each group's greatest number that is not NULL; NULL if there is none."""
+    return _extreme(states, column, rows, lambda number: number)
 
 
 def _smallest(states: States, column: Values, rows: Segments) -> Folded:
@@ -92,25 +144,24 @@ def _ratio(sums: Numbers, counts: Numbers) -> Numbers:
         return np.where(counts == 0, 0.0, sums.astype(np.float64) / np.where(counts == 0, 1, counts).astype(np.float64))
 
 
-def _sums(first: Numbers, column: Values, rows: Segments) -> tuple[Numbers, Numbers]:
-    """The sums before each group's first row and after each row, in the dtype of the column."""
+def _sums(first: Numbers, column: Values, rows: Segments) -> Numbers:
+    """The sums after each row, in the dtype of the column."""
     kind = column.values.dtype
     values = np.where(column.valid, column.values, kind.type(0))
     if column.signs is not None:
         values = np.where(column.signs < 0, -values, values)
     if kind == np.float64:
         # A sum that starts at 0.0 is never -0.0, so adding 0.0 for NULL changes nothing.
-        first = first.astype(np.float64, copy=False)
-        return first, _running_doubles(first, values, rows)
-    first, after = _running(first, values.astype(np.int64), rows)
-    return first.astype(kind), after.astype(kind)
+        return _running_doubles(first.astype(np.float64, copy=False), values, rows)
+    return _running(first, values.astype(np.int64), rows).astype(kind)
 
 
-def _running(first: Numbers, values: Numbers, rows: Segments) -> tuple[Numbers, Numbers]:
+def _running(first: Numbers, values: Numbers, rows: Segments) -> Numbers:
     """Running sums of 64-bit integers, which wrap on overflow."""
     total = np.cumsum(values)
     before = total[rows.starts] - values[rows.starts]
-    return first, total + (first - before)[rows.groups]
+    found: Numbers = total + (first - before)[rows.groups]
+    return found
 
 
 def _running_doubles(first: Numbers, values: Numbers, rows: Segments) -> Numbers:
@@ -140,7 +191,7 @@ def _extreme(states: States, column: Values, rows: Segments, direct: Callable[[N
     above = rows.groups * (int(ranks.max(initial=0)) + 1)
     best = np.maximum.accumulate(best + above) - above
     after = Values(_plain(direct(levels(best)), kind), best > 0)
-    return Folded(Values(first, known), after, (after.at(rows.ends),))
+    return Folded(after, (after.at(rows.ends),))
 
 
 def _ranked(values: Numbers) -> tuple[Numbers, Callable[[Numbers], Numbers]]:
