@@ -155,13 +155,9 @@ class TakeOver:
         """Start both servers, and create the queries of these names."""
         inputs = Inputs(servers.servers, servers.service, second)
         create(servers.servers, PARTITIONS, *inputs.topics)
-        # Nothing ends the control, so that it does not write anything twice without transactions either, which are work.
-        guarantees = {servers.service: "exactly_once_v2", f"c{servers.service}": "at_least_once"}
         ksqldb = {
-            name: start_ksqldb(
-                servers.servers, name, servers.folder, servers.stack, LESS_OFTEN, f"processing.guarantee={guarantee}"
-            )
-            for name, guarantee in guarantees.items()
+            name: start_ksqldb(servers.servers, name, servers.folder, servers.stack, LESS_OFTEN)
+            for name in (servers.service, f"c{servers.service}")
         }
 
         def declare(name: str) -> list[str]:
