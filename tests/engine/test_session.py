@@ -105,7 +105,7 @@ def test_variables_are_replaced_unless_that_is_switched_off() -> None:
 def test_alter_system_without_a_server_says_what_to_write() -> None:
     session = Session()
     (parsed,) = session.parse("ALTER SYSTEM 'auto.offset.reset' = 'latest';")
-    with pytest.raises(UnsupportedError, match="ALTER SYSTEM changes a server") as caught:
+    with pytest.raises(UnsupportedError, match="ALTER SYSTEM needs a server") as caught:
         session.execute(parsed)
     assert "SET 'NAME' = 'VALUE'" in (caught.value.hint or "")
 

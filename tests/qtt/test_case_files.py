@@ -127,7 +127,7 @@ def test_inputs_from_files(folder: Path) -> None:
         ("a.csv", "A,A\n", 1, "names the column 'A' twice"),
         ("a.csv", "", 1, "no header"),
         ("a.csv", 'A\n"1\n', 2, "this row is not CSV"),
-        ("a.csv", "A,ROWTIME\n1,noon\n", 2, "ROWTIME is a whole number, not 'noon'"),
+        ("a.csv", "A,ROWTIME\n1,noon\n", 2, "expected a whole number for ROWTIME, got 'noon'"),
     ],
 )
 def test_a_bad_line_of_inputs_is_named(folder: Path, name: str, text: str, line: int, message: str) -> None:

@@ -81,7 +81,7 @@ def test_files_of_cases(project: pytest.Pytester) -> None:
         ('qtt.app("copi.sql").expect()', "*test_mine.py:2: *there is no file *copi.sql; did you mean `copy.sql`?"),
         (
             'qtt.app("copy.sql").given({"topic": "IN", "value": b"x"}).expect()',
-            "*inputs[[]0].value: b'x' is of no JSON*",
+            "*inputs[[]0].value: b'x' has no JSON*",
         ),
         ('qtt.app("copy.sql").given({"topic": "IN"}).records()', "*test_mine.py:2: *inputs[[]0]*`value` is missing"),
         ('qtt.run("none.yaml")', "*none.yaml does not exist"),

@@ -97,7 +97,7 @@ def read_checked(text: str) -> None:
         ('{"tests": [\n {"name": "a", "name": "b"}]}', 2, "'name' occurs twice"),
         ('{"tests": [],\n "tests": []}', 2, "occurs twice"),
         ('{"tests": [{"a": NaN}]}', 1, "NaN"),
-        ('{"tests": []} x', 1, "after the end"),
+        ('{"tests": []} x', 1, "unexpected text"),
         ('{"tests": [1,\n 2', 2, "expecting"),
         ('{"tests"\n 1}', 2, "expecting `:`"),
         ("{", 1, "expecting"),

@@ -81,7 +81,7 @@ def test_a_value_that_is_masked_is_masked_wherever_it_stands() -> None:
 )
 def test_a_masked_value_that_stands_within_another_is_refused(second: ActualRecord) -> None:
     first = "s", ActualRecord(key="d-17", value={"DRIVER_ID": "d-17", "N": 1, "NOTES": None})
-    with pytest.raises(DriverError, match="topic t, partition 0, offset 0: a text or a name has a masked value"):
+    with pytest.raises(DriverError, match="topic t, partition 0, offset 0: a text or name contains a masked value"):
         list(sample_of("value.DRIVER_ID")._masked([first, ("t", second)]))
 
 
@@ -124,4 +124,4 @@ def test_a_sample_that_nobody_can_read_is_refused_before_the_broker_is_asked(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["record", "--kafka", "h:1", "--app", "x.sql", "--topic", "s=newest:5"])
-    assert "NAME=last:N, such as orders=last:50, not 's=newest:5'" in capsys.readouterr().err
+    assert "expected NAME=last:N, such as orders=last:50, got 's=newest:5'" in capsys.readouterr().err

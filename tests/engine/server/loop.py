@@ -21,7 +21,7 @@ LARGEST = 20_000
 
 REQUESTS = tuple(name for name, _, _ in requests(LARGEST))
 
-ROOMS = {"admin", "formats", "queries", "server", "session", "topics", "types"}
+ROOMS = {"admin", "formats", "queries", "server", "session", "systems.py", "topics", "types"}
 """Whose functions the event loop may call: they look at what the engine knows, and write names, types and JSON."""
 
 MOST_CALLS = 5_000

@@ -49,7 +49,7 @@ class Service:
             "CREATE STREAM b AS SELECT * FROM a;"
         ):
             session.execute(parsed)
-        none: Any = SimpleNamespace(ends=lambda *_: {})
+        none: Any = SimpleNamespace(ends=lambda *_: {}, slots=1)
         offsets: Any = SimpleNamespace(
             ends=lambda *_: {},
             first=lambda _: {("a", 0): self.low},

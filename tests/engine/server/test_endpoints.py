@@ -133,7 +133,7 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
     ("GET", "/status/stream/`NOBODY`/create", None, 404, 40400, "Command not found"),
     ("GET", "/is_valid_property/ksql.service.id", None, 400, 40000, "ksql.service.id"),
     ("GET", "/is_valid_property/ksql.service.id", None, 400, 40000, "prohibited"),
-    ("GET", "/ui/nothing.js", None, 404, 40400, "no such file"),
+    ("GET", "/ui/nothing.js", None, 404, 40400, "No such file"),
     ("GET", "/ui/plan/NOBODY", None, 404, 40000, "NOBODY"),
 ]
 

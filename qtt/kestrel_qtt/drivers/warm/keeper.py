@@ -12,6 +12,7 @@ without an answer has died, and its JVM ends with it.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -21,8 +22,6 @@ import sys
 import time
 from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
-
-from kestrel_sql.systems import lock as lock_file
 
 
 class Jvm(TypedDict):
@@ -151,7 +150,7 @@ def main(descriptor: int) -> int:
     path = Path(offer["socket"])
     lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
     try:
-        lock_file(lock, waits=False)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 1
     path.unlink(missing_ok=True)
