@@ -202,7 +202,7 @@ class Preparation:
         if topic in self.fresh_topics:
             return True
         if topic not in self._placed:
-            self._placed[topic] = is_placed_by_key(self.offsets.config, topic, partitions)
+            self._placed[topic] = is_placed_by_key(self.offsets, topic, partitions)
         return self._placed[topic]
 
     def _check_acls(self, query_id: str, topics: Mapping[str, Topic], pipeline: Pipeline) -> None:

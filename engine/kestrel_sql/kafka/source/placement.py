@@ -6,8 +6,8 @@ producers outside of Java write, has another partitioner by default.
 
 from __future__ import annotations
 
-from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import last_records
+from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.topics.partitioner import partition_of
 
 _LOOKED_AT = 100
@@ -17,15 +17,16 @@ _TAILS = (0, 8, 16)
 """The lengths in bytes of a window at the end of a key, which does not count for its partition."""
 
 
-def is_placed_by_key(config: KafkaConfig, topic: str, partitions: int) -> bool:
+def is_placed_by_key(offsets: BrokerOffsets, topic: str, partitions: int) -> bool:
     """Whether the last records of each partition of a topic have keys of this partition, or none.
 
     Raises:
-        EngineError: the topic does not exist, or the broker does not answer.
+        EngineError: the broker does not answer.
     """
-    if partitions == 1:
+    positions = [(topic, number) for number in range(partitions)]
+    if partitions == 1 or offsets.first(positions) == offsets.ends(positions):
         return True
-    keys = [(record.key, record.partition) for record in last_records(config, topic, _LOOKED_AT) if record.key]
+    keys = [(record.key, record.partition) for record in last_records(offsets.config, topic, _LOOKED_AT) if record.key]
     return any(
         all(partition_of(key[: len(key) - tail], partitions) == partition for key, partition in keys) for tail in _TAILS
     )

@@ -15,7 +15,7 @@ def test_state_refuses_what_is_no_store(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as ended:
         main(["state", "ls", "gs://bucket/app"])
     assert ended.value.code == 2
-    assert "a folder, file:///…, s3a://… or hdfs://…, not gs://bucket/app" in capsys.readouterr().err
+    assert "expected a folder, file:///…, s3a://… or hdfs://…, got gs://bucket/app" in capsys.readouterr().err
 
 
 def test_the_jvm_that_reads_a_store_does_not_look_up_the_name_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,4 +39,4 @@ def test_a_checkpoint_needs_a_path_in_its_store(uri: str, capsys: pytest.Capture
     with pytest.raises(SystemExit) as ended:
         main(["run", "app.sql", "--checkpoint", uri, "--bootstrap-servers", "127.0.0.1:9"])
     assert ended.value.code == 2
-    assert f"a path in the store, such as {uri.rstrip('/')}/app, not {uri}" in capsys.readouterr().err
+    assert f"expected a path in the store, such as {uri.rstrip('/')}/app, got {uri}" in capsys.readouterr().err
