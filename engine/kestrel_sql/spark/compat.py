@@ -16,13 +16,36 @@ except ImportError:
     # Before 4.2. No source is opened there, so that these are only names.
     ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object  # type: ignore[assignment, misc]
 
-__all__ = ["ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow", "check_release", "found_spark"]
+__all__ = [
+    "ReadLimit",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+    "check_release",
+    "found_spark",
+    "is_older",
+    "minor_release",
+]
 
 RELEASES = SpecifierSet(">=4.1,<4.4")
 """The releases whose memory streams run every case."""
 
 BROKER_RELEASES = SpecifierSet(">=4.2,<4.4")
 """The releases that tell a source in Python the limit of a batch, which a run on a broker needs."""
+
+
+FIRST_RELEASE = "4.3"
+"""The minor release of checkpoints that do not name theirs."""
+
+
+def minor_release() -> str:
+    """The minor release of PySpark, such as 4.2."""
+    return ".".join(pyspark.__version__.split(".")[:2])
+
+
+def is_older(release: str, other: str) -> bool:
+    """Whether a minor release comes before another one."""
+    one, two = (tuple(map(int, each.split("."))) for each in (release, other))
+    return one < two
 
 
 def check_release(releases: SpecifierSet = RELEASES) -> None:

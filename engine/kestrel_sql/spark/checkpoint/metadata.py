@@ -6,6 +6,7 @@ silently find no state or the wrong one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,6 +16,7 @@ from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement, engine_version
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
+from kestrel_sql.spark.compat import FIRST_RELEASE, is_older, minor_release
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
 from kestrel_sql.spark.state.packing import task_pages
@@ -48,6 +50,7 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "tasks": lambda found: _is_list(found, _is_count),
     "has_homes": lambda found: isinstance(found, bool),
     "pages_by_task": lambda found: isinstance(found, bool),
+    "spark": lambda found: isinstance(found, str) and re.fullmatch(r"\d+\.\d+", found) is not None,
 }
 """What the members of the file are."""
 
@@ -70,6 +73,7 @@ class CheckpointMetadata:
             (`kestrel_sql.spark.state.packing.task_page`); `has_homes` in the file.
         pages_by_task: whether all pages of a task are its `kestrel_sql.spark.state.packing.task_pages`; only in the
             file if so.
+        spark: the minor release of Spark that wrote the state; only in the file if it is not the first.
     """
 
     release: str
@@ -79,6 +83,7 @@ class CheckpointMetadata:
     tasks: Sequence[int]
     has_task_pages: bool
     pages_by_task: bool = False
+    spark: str = FIRST_RELEASE
 
     @staticmethod
     def of(
@@ -98,6 +103,7 @@ class CheckpointMetadata:
             tasks=list(tasks),
             has_task_pages=has_task_pages,
             pages_by_task=pages_by_task,
+            spark=minor_release(),
         )
 
     def page(self, task: int, number: int) -> int:
@@ -152,11 +158,15 @@ def write_metadata(folder: CheckpointPath, metadata: CheckpointMetadata) -> None
     document = {"layout": LAYOUT, **{_NAMES.get(name, name): value for name, value in asdict(metadata).items()}}
     if not metadata.pages_by_task:
         del document["pages_by_task"]
+    if metadata.spark == FIRST_RELEASE:
+        del document["spark"]
     write_whole(folder / _FILE, write_json(document))
 
 
 def differences(written: CheckpointMetadata, own: CheckpointMetadata, *, replaced: bool) -> Iterator[str]:
     """The differences that keep a pipeline from resuming, as sentences; with `replaced` the plans may differ."""
+    if is_older(own.spark, written.spark):
+        yield f"Spark {written.spark} wrote its state, which an earlier release may misread; this is {own.spark}"
     if not replaced:
         yield from _plan_differences(written, own)
     if len(written.operators) != len(own.operators) or None in map(widenings, written.operators, own.operators):

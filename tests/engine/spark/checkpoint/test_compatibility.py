@@ -138,6 +138,21 @@ def test_other_numbers_of_pages_and_partitions_are_refused(runner: ResumableRunn
     assert "topics with 1 partitions, and the query reads 3" in refusal(runner, original, SUM, tasks=[3])
 
 
+def test_the_state_of_a_later_spark_is_refused(
+    runner: ResumableRunner, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kestrel_sql.spark.checkpoint.metadata.minor_release", lambda: "4.2")
+    said = "Spark 4.3 wrote its state, which an earlier release may misread; this is 4.2"
+    assert said in refusal(runner, original, SUM)
+
+
+def test_the_state_of_an_earlier_spark_goes_on(runner: ResumableRunner, checkpoint: Path) -> None:
+    file = checkpoint / "kestrel.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "spark": "4.2"}), encoding="utf-8")
+    check_start(lambda: runner.spark, pipeline(SUM), checkpoint, pages=1)
+    assert "spark" not in json.loads(file.read_text())
+
+
 def test_a_replaced_plan_must_have_the_same_operators(
     runner: ResumableRunner, original: Path, checkpoint: Path
 ) -> None:
