@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import SparkContext, cloudpickle
 
 from kestrel_sql.dataflow.log_entries import log_entry
@@ -50,18 +51,19 @@ class Work:
     """What the tasks of a query do with records.
 
     `function` makes rows of `WIRE_OUTPUT` of rows of `WIRE_INPUT`, and is pickled. `tails` is as in
-    `kestrel_sql.kafka.sink.partitioner.bare_keys`.
+    `kestrel_sql.kafka.sink.partitioner.bare_keys`. `partitions` is the number of partitions of the source.
     """
 
     function: bytes
     digest: bytes
     tails: Mapping[str, int]
+    partitions: int
 
     @staticmethod
-    def of(function: Pass, tails: Mapping[str, int]) -> Work:
+    def of(function: Pass, tails: Mapping[str, int], partitions: int) -> Work:
         """Pickle a function, once for all batches."""
         pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-        return Work(pickled, hashlib.sha256(pickled).digest(), tails)
+        return Work(pickled, hashlib.sha256(pickled).digest(), tails, partitions)
 
 
 @dataclass(slots=True)
@@ -90,6 +92,11 @@ class DirectBatches:
     _interrupted: int | None = field(init=False)
     _last: tuple[int, Offsets] = field(init=False)
     """The last batch, and the offsets where it ends."""
+    _merges: bool = False
+    """Whether one task merges all partitions, since keys do not lie where Java's partitioner puts them.
+
+    A start looks for such topics (`kestrel_sql.kafka.source.placement`), but a topic may be empty then.
+    """
 
     def __post_init__(self) -> None:
         """Look whether a batch was begun by an earlier process."""
@@ -135,6 +142,9 @@ class DirectBatches:
             return 0, Written(records=0, entries=())
         layout = layout_now(self.config, self.group, slots)
         transactional = self.delivery is Delivery.EXACTLY_ONCE
+        if transactional and batch == self._interrupted:
+            # Its partitions may have had other slots.
+            fence(self.config, self.group, batch, slots, self.work.tails)
         job = Job(self.config, self.group, batch, self.run, layout, transactional, owners(self.group))
         if check is not None:
             found = spark.parallelize(shares, len(shares)).flatMap(partial(_computed, job, self.work)).collect()
@@ -147,16 +157,18 @@ class DirectBatches:
                 tasks = spark.parallelize(range(slots), slots)
                 rows = tasks.flatMap(partial(_claimed, job, self.work, shares, Path(claims))).collect()
         written = outcome(job, rows)
-        read = [row["records"] for row in rows if row["what"] == READ]
-        if len(read) < len(shares):
+        reads = [row for row in rows if row["what"] == READ]
+        if len(reads) < len(shares):
             # Spark repeats a task that has died if it is told to, and the second one finds its slot claimed.
             raise QueryError(f"query {self.group}, batch {batch}: a task has died before it had written its records")
-        return sum(read), written
+        self._merges = self._merges or any(row["strays"] for row in reads)
+        return sum(row["records"] for row in reads), written
 
     def _shares(self, batch: int, slots: int) -> list[_Share]:
         """The ranges of a batch by slot.
 
-        A partition keeps its slot for as long as there is the checkpoint, which fixes the number of slots.
+        A partition keeps its slot for as long as there is the checkpoint, which fixes the number of slots, unless one
+        task merges all.
         """
         number, start = self._last
         if number != batch - 1:
@@ -166,7 +178,9 @@ class DirectBatches:
         shares: dict[int, list[Range]] = defaultdict(list)
         for (topic, partition), end in sorted(ends.items()):
             if end > start[topic, partition]:
-                shares[partition % slots].append(Range(topic, partition, start[topic, partition], end))
+                shares[0 if self._merges else partition % slots].append(
+                    Range(topic, partition, start[topic, partition], end)
+                )
         return [*shares.items()]
 
 
@@ -180,7 +194,7 @@ def _written(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
     writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
     for rows in writer.write(_outputs(job, work, slot, records)):
         yield from rows.to_pylist()
-    yield {"what": READ, "records": records.read}
+    yield {"what": READ, "records": records.read, "strays": records.strays}
 
 
 def _claimed(job: Job, work: Work, shares: Sequence[_Share], claims: Path, _task: int) -> Iterator[dict[str, Any]]:
@@ -220,7 +234,7 @@ class _Records:
 
     def __init__(self, job: Job, ranges: Sequence[Range]) -> None:
         self._job, self._ranges = job, ranges
-        self.read = 0
+        self.read = self.strays = 0
 
     def __iter__(self) -> Batches:
         for rows in read_merged(self._job.config, self._ranges):
@@ -231,8 +245,21 @@ class _Records:
 def _outputs(job: Job, work: Work, slot: int, records: _Records) -> Batches:
     function = _function(work)
     for batch in in_pieces(function(iter(records))):
-        rows = pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT)
-        yield with_partitions(rows, job.layout, work.tails, slot)
+        rows = with_partitions(
+            pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT), job.layout, work.tails, slot
+        )
+        records.strays += strays_in(rows, slot, job.layout.slots, work.partitions)
+        yield rows
+
+
+def strays_in(rows: pa.RecordBatch, slot: int, slots: int, partitions: int) -> int:
+    """How many records with keys another slot would have written, if all keys lay where Java's partitioner puts them.
+
+    `partitions` is the number of partitions of the source, of which those of a sink are a multiple.
+    """
+    keyed = rows.filter(pc.and_(rows.column("key").is_valid(), rows.column("partition").is_valid()))
+    own = keyed.column("partition").to_numpy() % partitions % slots
+    return int((own != slot).sum())
 
 
 _functions: dict[bytes, Pass] = {}

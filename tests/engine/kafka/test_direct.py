@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kestrel_sql.errors import QueryError
@@ -40,6 +41,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
     (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":5,"1":5}}')
     (tmp_path / "claims").mkdir()
     monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
+    monkeypatch.setattr(direct, "fence", lambda *_: False)
     monkeypatch.setattr(direct, "_written", lambda _job, _work, share: iter(written(*share)))
     return DirectBatches(
         query="q",
@@ -48,15 +50,15 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
         run=1,
         start={("s", 0): 0, ("s", 1): 3},
         folder=tmp_path,
-        work=Work(b"", b"", {}),
+        work=Work(b"", b"", {}, 2),
         claims=tmp_path / "claims",
     )
 
 
-def written(slot: int, ranges: Iterable[Any]) -> list[dict[str, Any]]:
+def written(slot: int, ranges: Iterable[Any], strays: int = 0) -> list[dict[str, Any]]:
     count = sum(each.end - each.start for each in ranges)
     wrote = {"what": WROTE, "records": count, "slot": slot, "worker": f"w{slot}"}
-    return [wrote, {"what": READ, "records": count}]
+    return [wrote, {"what": READ, "records": count, "strays": strays}]
 
 
 def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
@@ -74,3 +76,30 @@ def test_a_batch_fails_whose_task_has_died_and_finds_its_slot_claimed(
     context: Any = Tasks()
     with pytest.raises(QueryError, match="a task has died"):
         batches.write(context, 0, 2)
+
+
+def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
+    batches: DirectBatches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path(str(batches.folder)) / "offsets" / "1").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":9,"1":9}}')
+    slots: list[int] = []
+
+    def write(_job: object, _work: object, share: Any) -> Iterable[Any]:
+        slots.append(share[0])
+        return iter(written(*share, strays=share[0]))
+
+    monkeypatch.setattr(direct, "_written", write)
+    context: Any = Tasks()
+    assert [batches.write(context, number, 2)[0] for number in range(2)] == [7, 8]
+    assert slots == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "slot", "strays"),
+    [([0, 2, 4], 0, 0), ([1, 3], 1, 0), ([0, 1, 2, None], 0, 1), ([0, 1], 1, 1)],
+)
+def test_keys_that_another_slot_would_have_written(partitions: list[int | None], slot: int, strays: int) -> None:
+    columns = {"key": [b"k"] * len(partitions), "partition": pa.array(partitions, pa.int32())}
+    assert direct.strays_in(pa.RecordBatch.from_pydict(columns), slot, 2, 2) == strays
+    without = pa.RecordBatch.from_pydict({**columns, "key": pa.nulls(len(partitions), pa.binary())})
+    assert direct.strays_in(without, slot, 2, 2) == 0

@@ -137,7 +137,7 @@ class RunningQuery:
         reading = Reading(stored.reading)
         if reading is Reading.DIRECT and self.pipeline.passes is not None:
             function = chained((larger, *self.pipeline.passes))
-            work = Work.of(function, self._sinks)
+            work = Work.of(function, self._sinks, max(partitions.values()))
             self._direct = DirectBatches(
                 query=self._name,
                 config=around.config,
