@@ -1,7 +1,7 @@
 """Runs suites on other releases of Spark than the one that is installed here.
 
     python -m tests.releases                           (EVERY=10: a tenth of the cases and stored plans)
-    INTO=README.md EVERY=1 python -m tests.releases    (puts the table into the file)
+    EVERY=1 python -m tests.releases                   (all of them)
 
 Each release is downloaded into a folder of its own, which comes before this environment's packages; `KEEP` names a
 folder where the downloads stay.

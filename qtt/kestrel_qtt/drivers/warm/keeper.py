@@ -12,7 +12,6 @@ without an answer has died, and its JVM ends with it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -145,6 +144,9 @@ def main(descriptor: int) -> int:
 
     Give 1 where another keeper is there already.
     """
+    # Windows has no such module, and no keeper.
+    import fcntl
+
     run = socket.socket(fileno=descriptor)
     offer: Offer = json.loads(_line(run))
     path = Path(offer["socket"])
