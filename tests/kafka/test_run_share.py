@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.stored_queries import stored_queries
+from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.spark.checkpoint.batch_log import numbered
 from tests.kafka.applications import Applications, Run
 from tests.kafka.helpers import create, produce, read
@@ -101,6 +103,25 @@ def test_new_queries_of_one_topic_without_state_share_its_source(trial: Trial, t
     ]
     found = {sink: trial.values(sink) for sink in QUERIES}
     assert found == {"odd": [2, 6], "large": [2, 3], "other": [], "length": [1, 1, 1], "count": [1, 2, 3]}
+
+
+def test_a_shared_source_merges_partitions_where_keys_lie_elsewhere(applications: Applications, tmp_path: Path) -> None:
+    name, servers = f"share{time.time_ns()}", applications.config.servers
+    create(servers, 2, f"{name}_s", f"{name}_r")
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    # The partitions hold different numbers of records, so that offsets do not sort by time.
+    for at in range(90):
+        producer.produce(f"{name}_s", json.dumps({"N": at + 3}), f"k{at % 7}", int(at % 3 == 0), timestamp=at + 1)
+    assert producer.flush(30) == 0
+    trial = Trial(applications, name, tmp_path)
+    assert trial.start("odd", "large").well
+    assert {stored.reading for stored in trial.stored.values()} == {Reading.MERGED}
+    for sink in ("odd", "large"):
+        rows = read(servers, f"{name}_{sink}", 2)
+        for partition in range(2):
+            times = [timestamp for at, _, _, timestamp in rows if at == partition]
+            assert times == sorted(times)
+        assert len(rows) == 90
 
 
 def test_a_query_that_leaves_goes_on_where_it_was(trial: Trial) -> None:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from kestrel_sql.operators.operator import Key, KeyBytes, Value, Window
+from kestrel_sql.operators.operator import Value, Window
 
 _BOUNDS = Struct(">qq")
-
-
-def pack_key(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
-    """Return the bytes of the key and of the bounds of its window, if it has one; they sort by key, then window."""
-    return key_bytes(key) if window is None else key_bytes(key) + _BOUNDS.pack(*window)
 
 
 def unpack_key(packed_key: bytes) -> tuple[bytes, Window]:
@@ -22,7 +17,10 @@ def unpack_key(packed_key: bytes) -> tuple[bytes, Window]:
 
 
 def pack_keys(keys: Sequence[bytes | None], windows: Sequence[Window | None] | None) -> Sequence[bytes | None]:
-    """Return the bytes of serialised keys and of the bounds of their windows, if they have any."""
+    """Return the bytes of serialised keys and of the bounds of their windows, if they have any.
+
+    They sort by key, then window.
+    """
     if windows is None:
         return keys
     return [

@@ -11,7 +11,7 @@ from kestrel_sql.functions.library.aggregates.by_offset import latest_n_by_offse
 from kestrel_sql.functions.library.aggregates.collections import collect_list
 from kestrel_sql.functions.library.aggregates.extremes import max_
 from kestrel_sql.functions.library.aggregates.sums import count, sum_
-from kestrel_sql.operators.aggregates.groups import merge, new_group
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.types.sql_types import INTEGER, STRING
 from tests.engine.operators.row_forms.row_operator import Row
@@ -153,9 +153,13 @@ def test_a_result_and_a_merge_that_fail_name_the_function() -> None:
         result=lambda s: s,
         name="SOUND",
     )
-    calls = ((sound, (0,)), (replace(sound, name="SPLIT", result=fail, merge=fail), (0,)))
+    calls = ((sound, (0,)), (replace(sound, name="SPLIT", result=fail), (0,)))
     operator = StreamAggregate(key_bytes=key_bytes, columns=(), calls=calls)
     with pytest.raises(QueryError, match="SPLIT failed: too much"):
         process(operator, Row(0, ("a",), (0,), 1), {})
+    merging = ((sound, (0,)), (replace(sound, name="SPLIT", merge=fail), (0,)))
+    sessions = SessionWindowAggregate(
+        key_bytes=key_bytes, columns=(), calls=merging, gap_ms=10, grace_ms=1000, retention_ms=1010, final=False
+    )
     with pytest.raises(QueryError, match="SPLIT failed: too much"):
-        merge(new_group((), calls, 0), new_group((), calls, 0), calls)
+        replay(sessions, [Row(0, ("a",), (0,), at) for at in (0, 20, 10)])

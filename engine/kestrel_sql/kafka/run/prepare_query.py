@@ -55,6 +55,8 @@ class Preparation:
     """The number of Spark's partitions of state, if it is known: as many tasks keep all cores busy."""
     _placed: dict[str, bool] = field(default_factory=dict)
     """Whether the records of a topic are in the partitions of their keys."""
+    _written: dict[str, int] = field(default_factory=dict)
+    """The numbers of partitions of topics that queries write."""
 
     def new(self, named: NamedQuery) -> Prepared:
         """Prepare a query that is not in the checkpoint.
@@ -134,17 +136,15 @@ class Preparation:
 
     def _prepared(self, named: NamedQuery, stored: StoredQuery, pipeline: Pipeline, *, is_new: bool) -> Prepared:
         """A query. Its last level writes if it can; a batch is finished in the way in which it was begun."""
-        is_begun = not is_new and unfinished_batch(self.folder.folder_of(stored)) is not None
-        if not (stored.level_writes and is_begun):
+        if is_new or not stored.level_writes or not self._has_begun(stored):
             stored = replace(stored, level_writes=self._level_writes(named.query.plan, stored, pipeline))
         return Prepared(named=named, stored=stored, pipeline=pipeline, is_new=is_new)
 
     def _level_writes(self, plan: QueryPlan, stored: StoredQuery, pipeline: Pipeline) -> bool:
         if not stored.has_task_pages or _has_own_keys(plan):
             return False
-        sinks = _counts(self.offsets.topics({sink.topic for sink in pipeline.sinks}))
         tasks = max(pipeline.tasks(stored.partitions))
-        if not writes_alone(pipeline.graph, tasks, sinks, pages_by_task=stored.pages_by_task):
+        if not writes_alone(pipeline.graph, tasks, self._sinks(pipeline), pages_by_task=stored.pages_by_task):
             return False
         # Behind a new key, a task has the keys of its partition.
         is_rekeyed = len(stored.partitions) == 1 and any(
@@ -181,20 +181,27 @@ class Preparation:
 
         A batch that was begun is finished in the same way.
         """
-        if stored.reading == Reading.MERGED or own is Reading.DIRECT:
-            return Reading.MERGED if stored.reading == Reading.MERGED else own
-        is_direct = stored.reading == Reading.DIRECT
-        return (
-            Reading.DIRECT
-            if is_direct and unfinished_batch(self.folder.folder_of(stored)) is not None
-            else Reading.PLAIN
-        )
+        if stored.reading == Reading.MERGED:
+            return Reading.MERGED
+        if own is Reading.DIRECT or (stored.reading == Reading.DIRECT and self._has_begun(stored)):
+            return Reading.DIRECT
+        return Reading.PLAIN
+
+    def _has_begun(self, stored: StoredQuery) -> bool:
+        """Whether a query has begun a batch that is not finished."""
+        return unfinished_batch(self.folder.folder_of(stored)) is not None
+
+    def _sinks(self, pipeline: Pipeline) -> dict[str, int]:
+        """The numbers of partitions of the topics that a query writes."""
+        names = {sink.topic for sink in pipeline.sinks}
+        if missing := names - self._written.keys():
+            self._written |= _counts(self.offsets.topics(missing))
+        return {name: self._written[name] for name in names & self._written.keys()}
 
     def _keeps_partitions(self, counts: Mapping[str, int], pipeline: Pipeline) -> bool:
         """Whether a partition of a sink gets the records of one partition of each source, as far as keys stay."""
-        sinks = _counts(self.offsets.topics({sink.topic for sink in pipeline.sinks}))
         most = max(counts.values(), default=1)
-        if any(sinks.get(sink.topic, 0) % most for sink in pipeline.sinks):
+        if any(count % most for count in self._sinks(pipeline).values()):
             return False
         return all(self._is_placed(topic, count) for topic, count in counts.items())
 

@@ -130,8 +130,9 @@ def units(prepared: Sequence[Prepared]) -> Iterator[Unit]:
         if not first.stored.shared:
             yield Unit(stored=first.stored, pipeline=first.pipeline)
             continue
-        is_direct = all(query.stored.reading == Reading.DIRECT for query in queries)
-        reading = Reading.DIRECT if is_direct else Reading.PLAIN
+        # New ones are alike. Of older ones some may be direct by now, which have the log of the plain ones.
+        readings = {query.stored.reading for query in queries}
+        reading = readings.pop() if len(readings) == 1 else Reading.PLAIN
         stored = replace(first.stored, name=name, id=name, statement="", plan={}, settings={}, reading=reading)
         yield Unit(stored=stored, pipeline=SharedPipeline([query.pipeline for query in queries]))
 

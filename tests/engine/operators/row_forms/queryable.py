@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.operator import KeyBytes, Scope, State
-from kestrel_sql.operators.row_keys import pack_key
-from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator, pack_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from kestrel_sql.dataflow.operator_rows import OperatorRows
 from kestrel_sql.operators.late_rows import note_row
-from kestrel_sql.operators.operator import MOST_OUTPUTS, Key, Results, RowError, State, Value, Window
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Key, KeyBytes, Results, RowError, State, Value, Window
+from kestrel_sql.operators.row_keys import pack_keys
 
 
 @dataclass(slots=True)
@@ -137,3 +138,10 @@ def rows_of(given: OperatorRows) -> Iterator[Row]:
             window,
             extra,
         )
+
+
+def pack_key(key_bytes: KeyBytes, key: Key, window: Window | None) -> bytes:
+    """The bytes of one key and of the bounds of its window, if it has one."""
+    (packed,) = pack_keys([key_bytes(key)], [window])
+    assert packed is not None
+    return packed

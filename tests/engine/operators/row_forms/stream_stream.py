@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.joins.sides import outer_sides
 from kestrel_sql.operators.operator import KeyBytes, Scope, State, Value
-from kestrel_sql.operators.row_keys import pack_key
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.time_units import DAY_MS
 from tests.engine.operators.row_forms import buffered_rows as buffered
 from tests.engine.operators.row_forms import pending_rows as pending
-from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator, pack_key
 from tests.engine.operators.row_forms.rows import pair, with_window_size
 
 _DEFAULT_GRACE_MS = DAY_MS

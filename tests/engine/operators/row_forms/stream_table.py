@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.operator import KeyBytes, Scope, State, Value
-from kestrel_sql.operators.row_keys import pack_key, restored_row
+from kestrel_sql.operators.row_keys import restored_row
 from kestrel_sql.sql.nodes.statements import JoinType
-from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
+from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator, pack_key
 from tests.engine.operators.row_forms.rows import pair, with_window_size
 
 _STREAM, _TABLE = 0, 1
