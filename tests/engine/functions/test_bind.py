@@ -305,3 +305,11 @@ def test_unsupported_expressions():
     fails(e.AtTimeZone(col("T"), "UTC"), "AT TIME ZONE", UnsupportedError)
     fails(e.Lambda(("x",), num(1)), "A lambda may only be")
     fails(col("NOPE"), "Unknown column NOPE.", UnknownColumnError)
+
+
+def test_a_binding_is_kept_for_scopes_that_agree_on_the_columns_that_it_reads():
+    node = e.Arithmetic(e.ArithmeticOp.ADD, col("I"), e.ColumnRef("I", "S1"))
+    bound = bind(node, {"I": INTEGER, "OTHER": STRING})
+    assert bind(node, {"I": INTEGER}) is bound
+    assert bind(node, {"I": BIGINT, "OTHER": STRING}).type == BIGINT
+    assert bind(node, {"I": INTEGER, "S1.I": DOUBLE}).type == DOUBLE

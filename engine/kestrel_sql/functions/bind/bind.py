@@ -61,13 +61,25 @@ class _Scope:
     columns: Mapping[str, SqlType]
     variables: Mapping[str, SqlType | None]
     functions: Registry
+    read: dict[str, SqlType | None]
+
+    def column(self, name: str) -> SqlType | None:
+        """Look a column up, and note what the expression depends on."""
+        return self.read.setdefault(name, self.columns.get(name))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
     bound: Bound
-    scope: Mapping[str, SqlType]
+    read: Mapping[str, SqlType | None]
     functions: Registry
+
+    def holds(self, expression: Expression, scope: Mapping[str, SqlType], functions: Registry) -> bool:
+        return (
+            self.bound.node is expression
+            and self.functions is functions
+            and all(scope.get(name) == sql_type for name, sql_type in self.read.items())
+        )
 
 
 _KNOWN: dict[int, _Known] = {}
@@ -98,13 +110,14 @@ def bind(
         UnsupportedError: `CASE x WHEN` or `AT TIME ZONE`, or a part is a MAP whose keys are an ARRAY, MAP or STRUCT.
     """
     known = _KNOWN.get(id(expression))
-    if known is not None and known.bound.node is expression and known.functions is functions and known.scope == scope:
+    if known is not None and known.holds(expression, scope, functions):
         return known.bound
-    bound = mark_own_scales(_bind(expression, _Scope(scope, {}, functions)))
+    read: dict[str, SqlType | None] = {}
+    bound = mark_own_scales(_bind(expression, _Scope(scope, {}, functions, read)))
     _check_keys(bound)
     if len(_KNOWN) >= _MOST_KNOWN:
         _KNOWN.clear()
-    _KNOWN[id(expression)] = _Known(bound, dict(scope), functions)
+    _KNOWN[id(expression)] = _Known(bound, read, functions)
     return bound
 
 
@@ -178,8 +191,8 @@ def _(node: StringLiteral, scope: _Scope) -> Bound:
 
 @_typed.register
 def _(node: ColumnRef, scope: _Scope) -> Bound:
-    written = None if node.qualifier is None else scope.columns.get(format_expression(node))
-    column_type = written or scope.columns.get(node.name)
+    written = None if node.qualifier is None else scope.column(format_expression(node))
+    column_type = written or scope.column(node.name)
     if column_type is None:
         raise UnknownColumnError(
             f"Unknown column {node.name}.", span=node.span, hint=column_hint(node.name, scope.columns)

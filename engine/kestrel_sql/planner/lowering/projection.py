@@ -189,7 +189,7 @@ def check_distinct(columns: tuple[Column, ...], noun: str) -> None:
     Raises:
         StatementError: names the repeated columns.
     """
-    names = [column.name for column in columns]
-    duplicates = [column for i, column in enumerate(columns) if column.name in names[:i]]
+    first: dict[str, int] = {}
+    duplicates = [column for i, column in enumerate(columns) if first.setdefault(column.name, i) != i]
     if duplicates:
         raise StatementError(f"Duplicate {noun} columns found in schema: {', '.join(map(str, duplicates))}")
