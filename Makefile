@@ -116,8 +116,8 @@ cuts: $(READY) ## run every case whole, record by record, and cut at random with
 mistakes: $(READY) ## make each mistake of tests/mistakes.yaml in a copy, and fail for one that its test does not notice
 	$(BIN)/python -m tests.mistakes
 
-releases: $(READY) ## run EVERY=10th case and stored plan, and tests over a broker, on each release of Spark that is supported
-	EVERY=$(EVERY) $(BIN)/python -m tests.releases
+releases: $(READY) ## run EVERY=10th case and stored plan, and tests over a broker, on each release of Spark, with each of PYTHONS
+	EVERY=$(EVERY) $(if $(PYTHONS),PYTHONS="$(PYTHONS)") $(if $(INTO),INTO=$(INTO)) $(BIN)/python -m tests.releases
 
 bench: $(READY) ## measure ms per case: hand-written, one by one, fused
 	$(BIN)/python -m tests.bench

@@ -1,10 +1,12 @@
-"""Runs suites on other releases of Spark than the one that is installed here.
+"""Runs suites on other releases of Spark and of Python than those that are installed here.
 
     python -m tests.releases                           (EVERY=10: a tenth of the cases and stored plans)
     EVERY=1 python -m tests.releases                   (all of them)
+    PYTHONS="3.12 3.13" SPARKS=4.3.0 INTO=README.md python -m tests.releases
 
-Each release is downloaded into a folder of its own, which comes before this environment's packages; `KEEP` names a
-folder where the downloads stay.
+Each release of Spark is downloaded into a folder of its own, which comes before this environment's packages. Each of
+`PYTHONS` gets an environment made by uv, which downloads an interpreter that the machine lacks. Every Python runs every
+one of `SPARKS`. `KEEP` names a folder where the downloads stay.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pyspark
@@ -24,13 +27,16 @@ import pyspark
 from kestrel_sql.spark.compat import BROKER_RELEASES
 from tests.bench.tables import write_table
 
-RELEASES = ("4.1.4", "4.2.1", pyspark.__version__)
+RELEASES = tuple(os.environ.get("SPARKS", f"4.1.4 4.2.1 {pyspark.__version__}").split())
 """The last of each minor release."""
+
+_HERE = ".".join(map(str, sys.version_info[:2]))
+PYTHONS = tuple(os.environ.get("PYTHONS", _HERE).split())
 
 EVERY = os.environ.get("EVERY", "10")
 _ROOT = Path(__file__).resolve().parents[1]
-_QTT = (sys.executable, "-m", "kestrel_qtt.cli.main")
-_PYTEST = (sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-m", "not nightly")
+_QTT = ("-m", "kestrel_qtt.cli.main")
+_PYTEST = ("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-m", "not nightly")
 SUITES = {
     "cases": (*_QTT, "run", "test-cases", "--every", EVERY),
     "cut and restarted": (*_QTT, "run", "test-cases", "--every", EVERY, "--cut", "random:1", "--restart"),
@@ -47,15 +53,16 @@ def main() -> int:
     kept = os.environ.get("KEEP")
     folder = Path(kept or tempfile.mkdtemp(prefix="kestrel-releases-"))
     try:
-        for release in RELEASES:
-            path = _downloaded(release, folder)
-            for suite, command in SUITES.items():
+        paths = {release: _downloaded(release, folder) for release in RELEASES}
+        for version, (release, path) in product(PYTHONS, paths.items()):
+            python = _environment(version, folder)
+            for suite, arguments in SUITES.items():
                 if suite == _ON_A_BROKER and release not in BROKER_RELEASES:
                     said = "refused by name"
                 else:
-                    said, is_well = _run(command, path)
+                    said, is_well = _run((python, *arguments), path)
                     failed |= not is_well
-                rows.append((release, _python(), suite, said))
+                rows.append((release, version, suite, said))
                 print(*rows[-1], sep="  ", flush=True)
     finally:
         if kept is None:
@@ -64,8 +71,20 @@ def main() -> int:
     return int(failed)
 
 
-def _python() -> str:
-    return ".".join(map(str, sys.version_info[:2]))
+def _environment(version: str, folder: Path) -> str:
+    """The interpreter of an environment that has what the tests need."""
+    if version == _HERE:
+        return sys.executable
+    environment = folder / f"python-{version}"
+    python = environment / "bin" / "python"
+    if not python.exists():
+        _uv("venv", "--quiet", "--python", version, str(environment))
+        _uv("pip", "install", "--quiet", "--python", str(python), f"{_ROOT}[dev]")
+    return str(python)
+
+
+def _uv(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "uv", *arguments], check=True)
 
 
 def _downloaded(release: str, folder: Path) -> str:
