@@ -219,8 +219,11 @@ class RemoteDriver(FullDriver):
             # Such a join leaves out a change that is followed by another one before it has been answered, and windows
             # that close within a millisecond come out with a later record.
             pieces = [[record] for record in records]
-        elif any(len({*run.topics_read(query)}) > 1 for query in run.session.queries.values()):
-            pieces = [list(piece) for _, piece in groupby(records, lambda record: record.topic)]
+        elif any(
+            sum(map(run.partitions.count, {*run.topics_read(query)})) > 1 for query in run.session.queries.values()
+        ):
+            # Each partition of each topic is read by a task of its own.
+            pieces = [list(piece) for _, piece in groupby(records, lambda record: (record.topic, record.partition))]
         else:
             pieces = [records]
         sent: list[Record] = []
