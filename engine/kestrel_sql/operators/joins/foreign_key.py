@@ -25,7 +25,8 @@ class ForeignKeyJoin:
     """Join each left row with the right row of its foreign key, INNER or LEFT (rules O15).
 
     `key_bytes` serialises keys of the left table, `foreign_key_bytes` keys of the right table and foreign keys. The
-    extra column of a left row is its foreign key, NULL if its expression failed.
+    extra column of a left row is its foreign key, NULL if its expression failed. Where the format of the right table's
+    keys `loses_null`, a row whose foreign key is NULL has no result, and the one before it stays (rule O15.5).
     """
 
     scope: ClassVar[Scope] = Scope.QUERY
@@ -34,6 +35,7 @@ class ForeignKeyJoin:
     join_type: JoinType
     key_bytes: KeyBytes
     foreign_key_bytes: KeyBytes
+    loses_null: bool = False
 
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Emit the new results of left rows, and of every left row that refers to a changed right row."""
@@ -61,6 +63,7 @@ class _Tables:
         present: which of them have a value.
         foreign: the foreign keys of left rows, serialised.
         inner: whether the join is INNER.
+        loses_null: whether a NULL foreign key gets no result.
         lefts: the rows of the left table by key.
         rights: the rows of the right table by key.
         subscribers: the keys of the left rows that refer to each right row.
@@ -71,6 +74,7 @@ class _Tables:
     present: Sequence[bool]
     foreign: Sequence[bytes | None]
     inner: bool
+    loses_null: bool
     lefts: KeyedRows
     rights: KeyedRows
     subscribers: MutableMapping[bytes, dict[bytes, None]]
@@ -90,9 +94,9 @@ class _Tables:
         ]
         lefts, rights = (KeyedRows(state, SIDES[side], of_side[side], made=False) for side in (_LEFT, _RIGHT))
         inner = join.join_type is JoinType.INNER
-        return cls(
-            rows, rows.present, rows.extras(join.foreign_key_bytes), inner, lefts, rights, state.get("subscribers", {})
-        )
+        foreign = rows.extras(join.foreign_key_bytes)
+        subscribers = state.get("subscribers", {})
+        return cls(rows, rows.present, foreign, inner, join.loses_null, lefts, rights, subscribers)
 
     def change_left(self, at: int, key: bytes) -> None:
         """Store a left row and its subscription to the right row, and emit its new result."""
@@ -102,6 +106,8 @@ class _Tables:
         self._subscribe(key, None if old is None else old[FOREIGN], foreign)
         if new is not None:
             home[key] = [at, at, foreign]
+            if foreign is None and self.loses_null:
+                return
         elif old is None:
             return
         elif self.inner:
