@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,20 +56,80 @@ def test_the_python_client(server: Running) -> None:
     assert client.close_query(header["queryId"]) is False
 
 
+def told(*command: object, env: Mapping[str, str] | None = None) -> Any:
+    """What a client's script prints."""
+    ran = subprocess.run(
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env={**os.environ, **(env or {})},
+    )
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+@pytest.mark.nightly
+@pytest.mark.rules("R1.2", "R10.3")
+def test_ksql_python_ng(server: Running, tmp_path: Path) -> None:
+    # It calls httpx as releases before 0.28 let it.
+    packages = ("ksql-python-ng", "httpx[http2]<0.28")
+    subprocess.run([sys.executable, "-m", "uv", "pip", "install", "-q", "--target", tmp_path, *packages], check=True)
+    said = told(sys.executable, CLIENTS / "ksql_python_ng.py", server.url, env={"PYTHONPATH": os.fspath(tmp_path)})
+    rows = [[1, 23.5, "abc"], [2, 3.7, "xyz"]]
+    assert (said["version"], said["properties"], said["created"], said["as"]) == ("0.29.0", True, True, True)
+    assert said["acks"] == ["ok", "ok"]
+    assert [*map(json.loads, said["http1"][1:])] == [*map(json.loads, said["http2"][1:])] == rows
+    assert said["parsed"] == [
+        dict(zip(("ORDER_ID", "TOTAL_AMOUNT", "CUSTOMER_NAME"), row, strict=True)) for row in rows
+    ]
+    assert said["closed"] is False
+    assert "COUNTS" in said["tables"]
+    assert said["refused"] == "Cannot add stream 'ORDERS': A stream with the same name already exists"
+
+
+@pytest.mark.nightly
+@pytest.mark.rules("R1.2", "R10.3")
+@pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not installed")
+def test_the_driver_of_cube(server: Running, tmp_path: Path) -> None:
+    subprocess.run(
+        ["npm", "install", "--silent", "--no-audit", "--no-fund", "@cubejs-backend/ksql-driver"],
+        cwd=tmp_path,
+        check=True,
+    )
+    said = told("node", CLIENTS / "cube.js", server.url, env={"NODE_PATH": str(tmp_path / "node_modules")})
+    assert said["schema"]["SHOP"]["SALES"] == [{"name": "ID", "type": "INTEGER"}, {"name": "PRICE", "type": "DOUBLE"}]
+    assert [each["name"] for each in said["types"]] == ["ID", "WINDOWSTART", "WINDOWEND", "N"]
+    assert (said["tables"], said["left"]) == (["totals", "SALES"], ["SALES"])
+    assert said["streaming"] == ["shop-totals", 1, "ksql"]
+    assert "Could not find STREAM/TABLE 'nothing'" in said["refused"]
+
+
+@pytest.mark.nightly
+@pytest.mark.rules("R1.2", "R10.3")
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="Rust is not installed")
+def test_the_crate_ksqldb(server: Running, tmp_path: Path) -> None:
+    said = told(
+        *("cargo", "run", "--quiet", "--manifest-path", CLIENTS / "crate" / "Cargo.toml", "--"),
+        server.url.removeprefix("http://"),,
+        env={"CARGO_TARGET_DIR": str(tmp_path)},
+    )
+    assert said == {"streams": ["CRATE_TRIPS"], "fields": ["ID", "FARE"], "trips": [[1, 2.5], [2, 3.5]]}
+
+
 @pytest.mark.rules("R1.2", "R10.3")
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 @pytest.mark.skipif(not (CLIENTS / "node_modules").is_dir(), reason="`make clients` has not fetched ksqldb-js")
 def test_the_client_of_node_js(server: Running) -> None:
-    ran = subprocess.run(["node", CLIENTS / "readme.js", server.url], capture_output=True, text=True, timeout=240)
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
+    said = told("node", CLIENTS / "readme.js", server.url)
     jack, john = ["jack", "123@mail.com", 25], ["john", "456@mail.com", 20]
-    assert "TESTSTREAM" in told["streams"]
-    assert [ack["status"] for ack in told["acks"]] == ["ok", "ok"]
-    assert told["pushed"] == [jack, john]
-    assert told["pulled"] == [["jack", 25]]
-    assert told["between"] > 0
-    assert told["terminated"] == "terminate_query"
-    assert (told["health"], told["info"], told["query"]) == (True, "RUNNING", "SUCCESS")
-    assert told["property"] is True
+    assert "TESTSTREAM" in said["streams"]
+    assert [ack["status"] for ack in said["acks"]] == ["ok", "ok"]
+    assert said["pushed"] == [jack, john]
+    assert said["pulled"] == [["jack", 25]]
+    assert said["between"] > 0
+    assert said["terminated"] == "terminate_query"
+    assert (said["health"], said["info"], said["query"]) == (True, "RUNNING", "SUCCESS")
+    assert said["property"] is True
     assert {stream["name"] for stream in ksql(server.url, "LIST STREAMS;").json()[0]["streams"]} >= {"ADULTS"}
