@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
-from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_qtt.cli.main import main as qtt
+from kestrel_sql.cli.main import main
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaFormat
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.shadow.matching import Difference
 from kestrel_sql.kafka.shadow.shadow import Shadow, Sink, Verdict
 from kestrel_sql.session.session import Session
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.topics.partitioner import partition_of
 from tests.kafka.helpers import create
 
@@ -64,8 +70,8 @@ def windowed(sink: str, key: str, start: int, end: int, n: int) -> Row:
     return Row(join(key.encode(), (start, end), window), {"N": n})
 
 
-def planned() -> Session:
-    session = Session()
+def planned(registry: MemoryRegistry | None = None) -> Session:
+    session = Session(registry=registry or MemoryRegistry())
     for parsed in session.parse(APP):
         session.execute(parsed)
     return session
@@ -165,13 +171,15 @@ class Scene:
         return Shadow(
             sinks=self.sinks,
             configs=(self.config, self.config),
-            registries=more.pop("registries", (MemoryRegistry(), MemoryRegistry())),
-            patience=more.pop("patience", PATIENCE_S),
-            until_caught_up=True,
             report=lambda each: self.found[each.sink.name].append(each),
-            show=lambda _: None,
-            stop=Event(),
-            **more,
+            **{
+                "patience": PATIENCE_S,
+                "until_caught_up": True,
+                "registries": (MemoryRegistry(), MemoryRegistry()),
+                "show": lambda _: None,
+                "stop": Event(),
+                **more,
+            },
         ).run()
 
 
@@ -213,3 +221,118 @@ def test_what_is_open_is_no_difference(kafka: KafkaConfig) -> None:
     verdict = scene.compare()
     assert {name: [each.kind for each in found] for name, found in scene.found.items() if found} == {}
     assert verdict.progress.waiting == (0, 0)
+
+
+def test_ids_of_schemas_may_differ(kafka: KafkaConfig) -> None:
+    ours, theirs = MemoryRegistry(), MemoryRegistry()
+    theirs.register("another", SchemaFormat.AVRO, '"string"')
+    scene = Scene(kafka)
+    sinks = {name: scene.sink(name, "AVRO") for name in ("equal", "value", "missing")}
+    create(kafka.servers, PARTITIONS, *(topic for sink in scene.sinks for topic in sink.topics))
+    for side, registry in enumerate((ours, theirs)):
+        session = planned(registry)
+        records = SourceRecords.of(session.catalog.sources["AVRO"], session.serde())
+        written = []
+        for name, sink in sinks.items():
+            rows = [("a", 1), ("b", 1), ("a", 2 + (side and name == "value"))]
+            for key, n in rows[(side and name == "missing") :]:
+                each = records.from_json(key, {"N": n}, 1000)
+                written.append((sink.topics[side], Row(each.key, each.value)))
+        write(kafka.servers, written)
+    scene.compare(registries=(ours, theirs))
+    kinds = {name: [each.kind for each in found] for name, found in scene.found.items()}
+    assert kinds == {"equal": [], "value": ["value.N"], "missing": ["only left"]}
+
+
+def test_both_sides_are_followed_as_they_write_at_their_own_pace(kafka: KafkaConfig) -> None:
+    scene = Scene(kafka)
+    stream, table = scene.sink("stream", "STREAM_"), scene.sink("table", "TABLE_")
+    create(kafka.servers, PARTITIONS, *stream.topics, *table.topics)
+    stop, shown = Event(), []
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(scene.compare, until_caught_up=False, patience=60, stop=stop, show=shown.append)
+        for part in range(3):
+            rows = [row(key, value(n), n) for n in range(part * 100 + 1, part * 100 + 101) for key in "abcdef"]
+            sums = [replace(each, value={"N": each.timestamp}) for each in rows]
+            # A side that is started anew is silent for a while, then writes more at once.
+            for side in (part % 2, 1 - part % 2):
+                write(kafka.servers, [(stream.topics[side], each) for each in rows])
+                write(kafka.servers, [(table.topics[side], each) for each in (sums if side else sums[-6:])])
+                time.sleep(1)
+        stop.set()
+        verdict = running.result(120)
+    assert {name: found for name, found in scene.found.items() if found} == {}
+    assert (verdict.progress.read, verdict.progress.waiting) == ((1818, 3600), (0, 0))
+    assert any(each.waiting[0] for each in shown)
+    assert {at[0] for at in verdict.offsets[0]} == {stream.topics[0], table.topics[0]}
+
+
+def command(kafka: KafkaConfig, script: Path, left: str, right: str, *options: str) -> int:
+    sides = ("--left", f"{kafka.servers}/{left}", "--right", f"{kafka.servers}/{right}")
+    return main(["shadow", *sides, "--app", str(script), "--until-caught-up", "--patience", "2", *options])
+
+
+CLI_APP = """
+DEFINE many = '2';
+CREATE STREAM S (K STRING KEY, N BIGINT) WITH (KAFKA_TOPIC='{0}_s', VALUE_FORMAT='JSON', PARTITIONS=${{many}});
+CREATE STREAM OTHER WITH (KAFKA_TOPIC='{0}_other') AS SELECT * FROM S;
+CREATE TABLE T WITH (KAFKA_TOPIC='{0}_t') AS SELECT K, SUM(N) AS TOTAL, COUNT(*) AS C FROM S GROUP BY K;
+INSERT INTO OTHER SELECT * FROM S;
+"""
+
+
+@pytest.fixture
+def application(kafka: KafkaConfig, tmp_path: Path) -> tuple[Path, str]:
+    """A script, and the prefix of its topics, whose inputs are there."""
+    prefix, script = f"sh{time.time_ns()}", tmp_path / "app.sql"
+    script.write_text(CLI_APP.format(prefix), encoding="utf-8")
+    create(kafka.servers, PARTITIONS, *(f"{prefix}_{name}" for name in ("s", "t", "ours")))
+    inputs = [row(key, {"N": n}, 1000 * n) for n in range(1, 6) for key in "ab"]
+    sums = [row(key, {"TOTAL": n * (n + 1) // 2, "C": n}, 1000 * n) for n in range(1, 6) for key in "ab"]
+    records = [(f"{prefix}_s", each) for each in inputs]
+    records += [(f"{prefix}_{name}", each) for name in ("t", "ours") for each in sums]
+    write(kafka.servers, records)
+    return script, prefix
+
+
+def test_the_verdict_says_up_to_where_both_are_equal(
+    kafka: KafkaConfig, application: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, prefix = application
+    assert command(kafka, script, f"{prefix}_t", f"{prefix}_ours") == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("equal up to these offsets: 10 records\n"), said
+    assert "T is a table, of which the last values of 2 keys count" in said.out
+    assert "0 agree, 0 differ; left 0 read" in said.err
+    assert command(kafka, script, f"{prefix}_t", f"{prefix}_none") == 2
+    assert f"the right broker {kafka.servers} has no topic {prefix}_none" in capsys.readouterr().err
+    assert command(kafka, script, f"{prefix}_t", f"{prefix}_ours", "--json") == 0
+    *_, verdict = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (verdict["verdict"]["equal"], verdict["verdict"]["agree"]) == (True, 10)
+    ends = {
+        topic: sum(offsets.values())
+        for side in verdict["verdict"]["offsets"].values()
+        for topic, offsets in side.items()
+    }
+    assert ends == {f"{prefix}_t": 10, f"{prefix}_ours": 10}
+
+
+def test_a_difference_comes_with_its_inputs_and_is_a_case_that_can_be_made_small(
+    kafka: KafkaConfig, application: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, prefix = application
+    write(kafka.servers, [(f"{prefix}_t", row("a", {"TOTAL": 16, "C": 5}, 5000))])
+    assert command(kafka, script, f"{prefix}_t", f"{prefix}_ours", "--cases", str(tmp_path / "cases")) == 1
+    said, notes = capsys.readouterr()
+    assert "1 case written to" in notes, notes
+    assert "T: value.TOTAL differs" in said
+    assert "value.TOTAL: 16 left, 15 right" in said
+    assert f'input: topic {prefix}_s, key "a", value {{"N": 5}}, timestamp 5000' in said
+    assert "different: 1, of which\n  1 in T: value.TOTAL differs" in said
+    (case,) = (tmp_path / "cases").iterdir()
+    assert qtt(["run", str(case), "--local"]) == 1
+    assert "15" in capsys.readouterr().out
+    assert qtt(["shrink", str(case), "--write", str(tmp_path / "small.json")]) == 0
+    small = (tmp_path / "small.json").read_text(encoding="utf-8")
+    assert '"TOTAL": 16' in small
+    assert "COUNT" not in small

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.cli.exit_codes import ExitCode
-from kestrel_sql.cli.options import add_engine_options, add_script_options
+from kestrel_sql.cli.options import add_engine_options, add_script_options, config_of
 from kestrel_sql.cli.registry_options import add_registry_option, registry_of
 from kestrel_sql.cli.render import Display
 from kestrel_sql.cli.scripts import planning_session, texts_of
@@ -23,6 +23,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.shadow.causes import Causes
 from kestrel_sql.kafka.shadow.matching import Difference
 from kestrel_sql.kafka.shadow.shadow import Shadow, Sink
+from kestrel_sql.queries.bad_records import count_of
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.kafka_source import CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
@@ -34,7 +35,6 @@ from kestrel_sql.sql.nodes.statements import (
     DropSource,
     DropType,
     InsertInto,
-    SourceKind,
 )
 from kestrel_sql.sql.script_files import script_files
 
@@ -100,7 +100,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
         sinks=sinks,
         configs=(left, right),
         statements=statements,
-        members={"properties": session.config.overrides},
+        properties=config_of(arguments).overrides,
     )
 
     def found(difference: Difference) -> None:
@@ -120,7 +120,8 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
         ).run()
     report.verdict(verdict)
     if arguments.cases is not None and report.counts:
-        errors.print(f"{cases.write()} cases are in {arguments.cases}", highlight=False, soft_wrap=True)
+        written = count_of(cases.write(), "case")
+        errors.print(f"{written} written to {arguments.cases}", highlight=False, soft_wrap=True)
     return ExitCode.REFUSED if report.counts else ExitCode.OK
 
 
@@ -158,14 +159,14 @@ def _sinks(session: Session, arguments: argparse.Namespace) -> list[Sink]:
         raise UsageError("both sides are the same", hint="name another broker or topic on the right")
     if left is None or right is None:
         chosen = [_named(known, arguments.sink)] if arguments.sink else [*known.values()]
-        return [_sink(session, source, (source.topic, source.topic)) for source in chosen]
+        return [Sink.of(session, source, (source.topic, source.topic)) for source in chosen]
     by_topic = [source for source in known.values() if source.topic in (left, right)] or [*known.values()]
     if arguments.sink is None and len(by_topic) > 1:
         raise UsageError(
             f"the topics {left} and {right} may be of {', '.join(source.name for source in by_topic)}",
             hint="--sink NAME says which",
         )
-    return [_sink(session, _named(known, arguments.sink) if arguments.sink else by_topic[0], (left, right))]
+    return [Sink.of(session, _named(known, arguments.sink) if arguments.sink else by_topic[0], (left, right))]
 
 
 def _named(known: dict[str, Source], name: str) -> Source:
@@ -173,16 +174,6 @@ def _named(known: dict[str, Source], name: str) -> Source:
     if found is None:
         raise UsageError(f"the script writes no stream or table {name}", hint=did_you_mean(name.upper(), known))
     return found
-
-
-def _sink(session: Session, source: Source, topics: tuple[str, str]) -> Sink:
-    reads = {
-        session.catalog.sources[name].kind
-        for query in session.queries.values()
-        if query.plan.sink == source.name
-        for name in query.plan.sources
-    }
-    return Sink(source=source, topics=topics, by_time=source.kind is SourceKind.STREAM or SourceKind.TABLE not in reads)
 
 
 def _place(text: str) -> Place:

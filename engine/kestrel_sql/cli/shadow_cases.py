@@ -11,6 +11,7 @@ from typing import Any
 
 from kestrel_sql.cli.record_files import record_members
 from kestrel_sql.cli.render import to_json
+from kestrel_sql.formats.registered.languages import LANGUAGES
 from kestrel_sql.formats.registry.memory import SchemaFormat
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import held_records
@@ -37,8 +38,7 @@ class Cases:
     sinks: Sequence[Sink]
     configs: tuple[KafkaConfig, KafkaConfig]
     statements: Sequence[Statement]
-    members: Mapping[str, Any]
-    """What all cases have, such as the properties."""
+    properties: Mapping[str, object]
     _found: list[Difference] = field(default_factory=list)
 
     def add(self, difference: Difference) -> None:
@@ -64,7 +64,7 @@ class Cases:
             for number, (each, inputs) in enumerate(zip(found, self.causes.all(sink.source.name, found), strict=True)):
                 members = {
                     "name": f"{sink.source.name} differs in {each.kind} ({number + 1})",
-                    **self.members,
+                    **({"properties": self.properties} if self.properties else {}),
                     "topics": [*self._topics(sink.source.name)],
                     "statements": statements,
                     "inputs": [{**record_members(*input_), "partition": input_[1].partition} for input_ in inputs],
@@ -96,10 +96,12 @@ class Cases:
 
     def _topics(self, sink: str) -> Iterator[dict[str, Any]]:
         """The topics that are read, with their schemas and partitions."""
-        for topic, partitions in self.causes.topics(sink):
-            found: dict[str, Any] = {"name": topic, "partitions": partitions}
-            for side in ("key", "value"):
-                schema = self.causes.registry.latest(f"{topic}-{side}")
+        for source, partitions in self.causes.topics(sink):
+            found: dict[str, Any] = {"name": source.topic, "partitions": partitions}
+            formats = source.message_formats
+            for side, format_ in (("key", formats.key_format), ("value", formats.value_format)):
+                has_schema = format_.format in LANGUAGES
+                schema = self.causes.registry.latest(f"{source.topic}-{side}") if has_schema else None
                 if schema is not None:
                     text = schema.text if schema.format is SchemaFormat.PROTOBUF else json.loads(schema.text)
                     found |= {f"{side}Format": schema.format.value, f"{side}Schema": text}

@@ -85,15 +85,14 @@ class Causes:
                         into.append((time, topic, record.partition, record.offset, reader.records, record))
         return [[each[4:] for each in sorted(listed, key=lambda each: each[:4])] for listed in found]
 
-    def topics(self, sink: str) -> list[tuple[str, int]]:
-        """The topics of the sources behind a sink, with their partitions."""
-        return [*partition_counts(self.config, self.sources(sink)).items()]
+    def topics(self, sink: str) -> list[tuple[Source, int]]:
+        """The sources behind a sink that have a topic, with its partitions."""
+        sources = self.sources(sink)
+        return [(sources[topic], count) for topic, count in partition_counts(self.config, sources).items()]
 
     def _readers(self, sink: str) -> Iterator[tuple[Reader, int]]:
-        """The readers of the sources behind a sink that have a topic, with its partitions."""
-        sources = self.sources(sink)
-        for topic, partitions in self.topics(sink):
-            yield Reader.of(0, sources[topic], topic, self.registry), partitions
+        for source, partitions in self.topics(sink):
+            yield Reader.of(0, source, source.topic, self.registry), partitions
 
     def _since(self, topic: str, partitions: int, timestamp: int) -> Iterator[Record]:
         with broker_errors(self.config), open_reader(self.config) as consumer:

@@ -15,6 +15,7 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.shadow.matching import SIDES, Difference, Matcher, StreamMatcher, TableMatcher
 from kestrel_sql.kafka.shadow.side import Side, open_side
 from kestrel_sql.kafka.shadow.written import Reader
+from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import SourceKind
 
 _LOOK_S = 1.0
@@ -34,6 +35,14 @@ class Sink:
     source: Source
     topics: tuple[str, str]
     by_time: bool
+
+    @staticmethod
+    def of(session: Session, source: Source, topics: tuple[str, str]) -> Sink:
+        """Make a sink of a session's queries."""
+        plans = [query.plan for query in session.queries.values() if query.plan.sink == source.name]
+        reads = {session.catalog.sources[name].kind for plan in plans for name in plan.sources}
+        of_streams = source.kind is SourceKind.STREAM or SourceKind.TABLE not in reads
+        return Sink(source=source, topics=topics, by_time=of_streams)
 
     @property
     def is_table(self) -> bool:
