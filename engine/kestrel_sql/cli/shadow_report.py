@@ -22,6 +22,10 @@ from kestrel_sql.kafka.shadow.shadow import Progress, Verdict
 from kestrel_sql.kafka.shadow.written import ABSENT, Unreadable
 
 _QUIET_S = 10.0
+_MOST_KINDS = 100
+"""How many kinds are told apart: keys of maps are columns, too."""
+
+_OTHERS = "what has no kind of its own here"
 _TITLES = {
     "only left": "a record is missing on the right",
     "only right": "a record is on the right only",
@@ -68,6 +72,9 @@ class Report:
     def difference(self, difference: Difference) -> None:
         """Count a difference, and print the first one of its kind with the inputs that may have caused it."""
         name, kind = difference.sink.name, difference.kind
+        if (name, kind) not in self.counts and len(self.counts) >= _MOST_KINDS:
+            self.counts[name, _OTHERS] += 1
+            return
         self.counts[name, kind] += 1
         if self.counts[name, kind] > 1:
             return

@@ -113,6 +113,16 @@ def test_a_key_that_never_agrees_differs_though_it_changes_all_the_time(table: S
     assert table.judge(101) == ["value.N"]
 
 
+def test_what_is_on_disk_is_judged_too(stream: Scene) -> None:
+    stream.matcher.open.most = 10
+    for number in range(50):
+        stream.write(LEFT, number / 100, 1, key=f"k{number}")
+    for _ in range(15):
+        stream.judge(101)
+    assert (stream.found, stream.matcher.open.since()) == (["only left"] * 50, float("inf"))
+    stream.matcher.close()
+
+
 def test_entries_on_disk_are_found_again() -> None:
     shelf = Shelf(most=10)
     written = Written(LEFT, (b"v", 1, (("h", None),)), b"k", b"v", 1, 2, 3.0)

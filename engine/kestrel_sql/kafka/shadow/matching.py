@@ -75,8 +75,9 @@ class Matcher:
 
     def judge(self, reached: Sequence[float], now: float) -> None:
         """Report what was waited for in vain; `reached` says up to when (s) all that a side had written was read."""
+        self.open.recall()
         for identity, entry in [*islice(self._due(reached, now), _JUDGED)]:
-            self._settle(identity, entry, now - self.patience)
+            self._settle(identity, entry, now, now - self.patience)
         self._release(now)
 
     def end(self) -> None:
@@ -95,7 +96,7 @@ class Matcher:
         """Delete what is on disk."""
         self.open.close()
 
-    def _settle(self, identity: bytes, entry: Entry, before: float) -> None:
+    def _settle(self, identity: bytes, entry: Entry, now: float, before: float) -> None:
         """Report how the sides differ in a key; what arrived after `before` (s) may still be answered."""
         raise NotImplementedError
 
@@ -228,7 +229,7 @@ class StreamMatcher(Matcher):
             self._note_late(side, entry, written.arrived)
             self._keep(identity, entry, written.arrived)
         elif len(left) >= _DISPUTE <= len(right):
-            self._settle(identity, entry, _NEVER)
+            self._settle(identity, entry, written.arrived, _NEVER)
 
     def _match(self, identity: bytes, left: Written, right: Written) -> None:
         self.waiting[0] -= 1
@@ -245,7 +246,7 @@ class StreamMatcher(Matcher):
         else:
             self.open.remove(identity)
 
-    def _settle(self, identity: bytes, entry: Entry, before: float) -> None:
+    def _settle(self, identity: bytes, entry: Entry, now: float, before: float) -> None:
         counts = [len(side) for side in entry.sides]
         left, right = ([self._form(each) for each in side] for side in entry.sides)
         opcodes = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
@@ -270,7 +271,7 @@ class StreamMatcher(Matcher):
                     if is_last and each.arrived > before:
                         left_over[side].append(each)
                     else:
-                        self._alone(each, before + self.patience)
+                        self._alone(each, now)
         for side in (0, 1):
             self.waiting[side] -= counts[side] - len(left_over[side])
             entry.sides[side][:] = left_over[side]
@@ -338,12 +339,12 @@ class TableMatcher(Matcher):
             return other.value is None and (one is None or one.value is None)
         return self._same(one, other)
 
-    def _settle(self, identity: bytes, entry: Entry, before: float) -> None:
+    def _settle(self, identity: bytes, entry: Entry, now: float, before: float) -> None:
         left, right = (side[-1] if side else entry.base for side in entry.sides)
         last = max((each for each in (left, right) if each is not None), key=lambda each: each.arrived)
         if left is None or right is None:
             if last.value is not None:
-                self._alone(last, before + self.patience)
+                self._alone(last, now)
         elif (left.value is None) != (right.value is None) or (last.value and not self._same_form(left, right)):
             # Other changes have other timestamps.
             self._report_columns(left, right, [*self._values(left, right)] or [*self._around(left, right)])

@@ -76,6 +76,16 @@ class Shelf:
                 yield key, _unpacked(data)
         yield from list(self._near.items())
 
+    def recall(self) -> None:
+        """Bring entries back from disk where there is room for them again."""
+        room = self.most // 2 - len(self._near)
+        if self._far_count and room > 0:
+            back = {key: _unpacked(data) for key, data in islice(self._far.items(), room)}
+            self._near = {**dict(sorted(back.items(), key=lambda each: each[1].since)), **self._near}
+            for key in back:
+                del self._far[key]
+            self._far_count -= len(back)
+
     def close(self) -> None:
         """Delete what is on disk."""
         if self._folder is not None:
