@@ -32,6 +32,7 @@ CREATE STREAM S (K STRING KEY, N BIGINT, D DECIMAL(6, 2), A STRUCT<ZIP STRING, L
 CREATE TABLE T (K STRING PRIMARY KEY, N BIGINT) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON', PARTITIONS=2);
 CREATE STREAM STREAM_ AS SELECT * FROM S;
 CREATE STREAM KEYLESS WITH (PARTITIONS=1) AS SELECT N FROM S PARTITION BY NULL;
+CREATE STREAM REKEYED AS SELECT A->ZIP AS ZIP, N FROM S PARTITION BY A->ZIP;
 CREATE TABLE TABLE_ AS SELECT K, SUM(N) AS N FROM S GROUP BY K;
 CREATE TABLE OF_TABLE AS SELECT K, N FROM T;
 CREATE TABLE WINDOWS AS SELECT K, COUNT(*) AS N FROM S WINDOW TUMBLING (SIZE 1 SECOND) GROUP BY K;
@@ -79,6 +80,7 @@ def planned(registry: MemoryRegistry | None = None) -> Session:
 
 SESSION = planned()
 AS_IT_IS = [row(key, value(n), 1000 + n) for n in range(1, 6) for key in "abc"]
+REKEYED = [row("1.50", {"N": n}, n) for n in range(1, 9)]
 SUMS = [row(key, {"N": n}, 1000 + n) for n in range(1, 6) for key in "ab"]
 
 
@@ -99,7 +101,7 @@ PLANTED: Mapping[str, tuple[str, Rows, Rows, list[str]]] = {
     "order": ("STREAM_", AS_IT_IS, moved(AS_IT_IS, 3, 7), ["order"]),
     "value": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, value=value(7)), ["value.N"]),
     "key": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, key=b"z"), ["key"]),
-    "no key": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, key=None), ["only left", "only right"]),
+    "no key": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, key=None), ["key"]),
     "timestamp": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, timestamp=5), ["timestamp"]),
     "header": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, headers=[("h", b"1")]), ["headers"]),
     "partition": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, place=1 - partition_of(b"a", PARTITIONS)), ["partition"]),
@@ -112,6 +114,8 @@ PLANTED: Mapping[str, tuple[str, Rows, Rows, list[str]]] = {
     "format": ("STREAM_", AS_IT_IS, changed(AS_IT_IS, 3, value=b"2,1.5,1"), ["value"]),
     "several": ("STREAM_", AS_IT_IS, changed(AS_IT_IS[1:], 6, value=value(9), timestamp=2), ["only left", "value.N, timestamp"]),
     "keyless value": ("KEYLESS", [row(None, {"N": n}, n) for n in range(1, 9)], [row(None, {"N": n % 7}, n) for n in range(1, 9)], ["value.N"]),
+    "value where order is open": ("REKEYED", REKEYED, changed(REKEYED[::-1], 3, value={"N": 9}), ["value.N"]),
+    "missing where order is open": ("REKEYED", REKEYED, REKEYED[:0:-1], ["only left"]),
     "last value": ("TABLE_", SUMS, changed(SUMS, 9, value={"N": 6}), ["value.N"]),
     "time of the last value": ("TABLE_", SUMS, changed(SUMS, 9, timestamp=6), ["timestamp"]),
     "tombstone": ("TABLE_", [*SUMS, row("a", None)], SUMS, ["value"]),
@@ -142,6 +146,7 @@ OPEN: Mapping[str, tuple[str, Rows, Rows]] = {
     "spelling": ("STREAM_", AS_IT_IS, [replace(each, value=json.dumps(each.value, indent=1, sort_keys=True).encode()) for each in AS_IT_IS]),
     "order without keys": ("KEYLESS", [row(None, {"N": n}) for n in range(9)], [row(None, {"N": n}) for n in reversed(range(9))]),
     "spelling without keys": ("KEYLESS", [row(None, {"N": n}) for n in range(9)], [row(None, b'{"N": %d}' % n) for n in range(9)]),
+    "order after PARTITION BY": ("REKEYED", REKEYED, REKEYED[::-1]),
     "intermediate results": ("TABLE_", SUMS, SUMS[-2:]),
     "intermediate results on both sides": ("TABLE_", [*SUMS[:4], *SUMS[-2:]], [*SUMS[4:7], *SUMS[-2:]]),
     "a value that comes back": ("TABLE_", [*SUMS, row("a", {"N": 8}), row("a", {"N": 5}, 1005)], SUMS),
@@ -162,7 +167,7 @@ class Scene:
     def sink(self, name: str, sink: str) -> Sink:
         source = SESSION.catalog.sources[sink]
         left, right = (f"{self.prefix}_{len(self.sinks)}_{side}" for side in ("left", "right"))
-        made = Sink(source=replace(source, name=name), topics=(left, right), by_time=sink != "OF_TABLE")
+        made = replace(Sink.of(SESSION, source, (left, right)), source=replace(source, name=name))
         self.sinks.append(made)
         return made
 
@@ -213,7 +218,7 @@ def test_each_kind_of_difference_is_found(kafka: KafkaConfig) -> None:
         name: each[3] for name, each in PLANTED.items()
     }
     counts = {name: len(found) for name, found in scene.found.items() if len(found) > 1}
-    assert counts.keys() <= {"partition", "several", "no key", "keyless value"}, counts
+    assert counts.keys() <= {"partition", "several", "keyless value"}, counts
 
 
 def test_what_is_open_is_no_difference(kafka: KafkaConfig) -> None:
@@ -286,7 +291,7 @@ def application(kafka: KafkaConfig, tmp_path: Path) -> tuple[Path, str]:
     """A script, and the prefix of its topics, whose inputs are there."""
     prefix, script = f"sh{time.time_ns()}", tmp_path / "app.sql"
     script.write_text(CLI_APP.format(prefix), encoding="utf-8")
-    create(kafka.servers, PARTITIONS, *(f"{prefix}_{name}" for name in ("s", "t", "ours")))
+    create(kafka.servers, PARTITIONS, *(f"{prefix}_{name}" for name in ("s", "t", "ours", "other")))
     inputs = [row(key, {"N": n}, 1000 * n) for n in range(1, 6) for key in "ab"]
     sums = [row(key, {"TOTAL": n * (n + 1) // 2, "C": n}, 1000 * n) for n in range(1, 6) for key in "ab"]
     records = [(f"{prefix}_s", each) for each in inputs]
@@ -315,6 +320,19 @@ def test_the_verdict_says_up_to_where_both_are_equal(
         for topic, offsets in side.items()
     }
     assert ends == {f"{prefix}_t": 10, f"{prefix}_ours": 10}
+
+
+def test_without_topics_all_sinks_of_a_script_are_compared(
+    kafka: KafkaConfig, application: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, prefix = application
+    # Another name of the same broker.
+    sides = ("--left", kafka.servers, "--right", kafka.servers.replace("127.0.0.1", "localhost"))
+    write(kafka.servers, [(f"{prefix}_other", row("a", {"N": 1}))])
+    assert main(["shadow", *sides, "--app", str(script), "--until-caught-up"]) == 0
+    said = capsys.readouterr().out
+    assert "equal up to these offsets: 11 records" in said
+    assert f"{prefix}_other-0" in said
 
 
 def test_a_difference_comes_with_its_inputs_and_is_a_case_that_can_be_made_small(

@@ -49,8 +49,8 @@ class Difference:
 class Matcher:
     """Compares what two sides write for a sink; `report` is told what differs.
 
-    `patience` (s) is how long one side may be behind the other one. With `by_time` timestamps and headers count,
-    with `by_place` partitions do.
+    `patience` (s) is how long one side may be behind the other one. With `by_time` timestamps and headers count, with
+    `by_place` partitions do, with `by_order` the order of the records of a key does.
     """
 
     sink: Source
@@ -59,13 +59,15 @@ class Matcher:
     patience: float
     by_time: bool = True
     by_place: bool = True
+    by_order: bool = True
     matched: int = 0
     waiting: list[int] = field(default_factory=lambda: [0, 0])
     """How many records each side has written that the other one has not, so far."""
     open: Shelf = field(default_factory=Shelf)
     _late: list[float] = field(default_factory=lambda: [_NEVER, _NEVER])
     """When each side last wrote what the other one had waited for through half of the patience."""
-    _held: dict[Hashable, list[tuple[Written, float]]] = field(default_factory=dict)
+    _alone: list[tuple[Written, float]] = field(default_factory=list)
+    """What only one side has, and since when (s) that is certain."""
     _by_form: bool = False
     _tries: int = _TRIES
 
@@ -113,11 +115,15 @@ class Matcher:
         if now - entry.since > self.patience / 2:
             self._late[side] = now
 
+    def _key(self, written: Written) -> bytes | None:
+        return None if written.key is None else self.readers[written.side].identity(written.key)
+
     def _identity(self, written: Written) -> bytes:
-        if written.key is None:
-            # Records without a key have no order, as they are spread over the partitions.
-            return b"\0" + repr(written.content).encode("utf-8", "surrogatepass")
-        return self.readers[written.side].identity(written.key)
+        """What is compared in its order: the records of a key, or equal records where their order is open."""
+        key = self._key(written)
+        if self.by_order and key is not None:
+            return key
+        return repr((key, written.content)).encode("utf-8", "surrogatepass")
 
     def _same(self, one: Written, other: Written) -> bool:
         if one.content == other.content or (not self.by_time and one.content[0] == other.content[0]):
@@ -138,9 +144,6 @@ class Matcher:
             value = exact(self.readers[written.side].value(written.value))
             written.form = (value, *written.content[1:]) if self.by_time else (value,)
         return written.form
-
-    def _differ(self, left: Written, right: Written) -> None:
-        self._report_columns(left, right, [*self._values(left, right), *self._around(left, right)])
 
     def _values(self, left: Written, right: Written) -> Iterator[Column]:
         values = [self.readers[each.side].value(each.value) for each in (left, right)]
@@ -164,31 +167,38 @@ class Matcher:
         if columns:
             self.report(Difference(kind_of(columns), self.sink, self.readers, (left, right), tuple(columns)))
 
-    def _alone(self, written: Written, now: float) -> None:
-        """Keep a record that only one side has, until one of the other side has the same but for its key."""
-        value, timestamp, _ = (*self._form(written), None, None)[:3]  # type: ignore[misc]
-        like = (timestamp,) if written.key is None else (value, timestamp)
-        held = self._held.setdefault(like, [])
-        partner = next((each for each in held if each[0].side != written.side), None)
-        if partner is None:
-            held.append((written, now))
-            return
-        held.remove(partner)
-        left, right = sorted((written, partner[0]), key=lambda each: each.side)
-        if written.key is None:
-            self._differ(left, right)
-            return
-        keys = [self.readers[each.side].key(each.key) for each in (left, right)]
-        name = "window" if exact(keys[0][0]) == exact(keys[1][0]) else "key"
-        self._report_columns(left, right, [Column(name, *(key[name == "window"] for key in keys))])
-
     def _release(self, now: float) -> None:
-        for like, held in [*self._held.items()]:
-            for each in [each for each in held if each[1] + _HELD_S <= now]:
-                held.remove(each)
-                self._report_alone(each[0])
-            if not held:
-                del self._held[like]
+        """Pair records that only one side has, as far as they have a key or all but the key in common."""
+        if not self._alone or self._alone[0][1] + _HELD_S > now:
+            return
+        alone = [each for each, _ in self._alone]
+        self._alone.clear()
+        for like in (self._key_and_form, self._key_and_time, self._form):
+            found: dict[Hashable, list[Written]] = {}
+            for each in alone:
+                others = found.setdefault(like(each), [])
+                if others and others[-1].side != each.side:
+                    self._pair(*sorted((each, others.pop()), key=lambda each: each.side))
+                else:
+                    others.append(each)
+            alone = [each for others in found.values() for each in others]
+        for each in alone:
+            self._report_alone(each)
+
+    def _key_and_form(self, written: Written) -> Hashable:
+        return self._key(written), self._form(written)
+
+    def _key_and_time(self, written: Written) -> Hashable:
+        return self._key(written), written.content[1]
+
+    def _pair(self, left: Written, right: Written) -> None:
+        columns = [*self._values(left, right), *self._around(left, right)]
+        keys = [self.readers[each.side].key(each.key) for each in (left, right)]
+        if exact(keys[0]) != exact(keys[1]):
+            name = "window" if exact(keys[0][0]) == exact(keys[1][0]) else "key"
+            columns.insert(0, Column(name, *(key[name == "window"] for key in keys)))
+        self._report_columns(left, right, columns)
+        self.matched += not columns
 
     def _report_alone(self, written: Written) -> None:
         self._report_one(written, "only")
@@ -264,14 +274,14 @@ class StreamMatcher(Matcher):
         left_over: tuple[list[Written], list[Written]] = ([], [])
         for block in blocks:
             for pair in zip(*block, strict=False):
-                self._differ(*pair)
+                self._pair(*pair)
             is_last = block is blocks[-1] and opcodes[-1][0] != "equal"
             for side, part in enumerate(block):
                 for each in part[min(map(len, block)) :]:
                     if is_last and each.arrived > before:
                         left_over[side].append(each)
                     else:
-                        self._alone(each, now)
+                        self._alone.append((each, now))
         for side in (0, 1):
             self.waiting[side] -= counts[side] - len(left_over[side])
             entry.sides[side][:] = left_over[side]
@@ -344,7 +354,7 @@ class TableMatcher(Matcher):
         last = max((each for each in (left, right) if each is not None), key=lambda each: each.arrived)
         if left is None or right is None:
             if last.value is not None:
-                self._alone(last, now)
+                self._alone.append((last, now))
         elif (left.value is None) != (right.value is None) or (last.value and not self._same_form(left, right)):
             # Other changes have other timestamps.
             self._report_columns(left, right, [*self._values(left, right)] or [*self._around(left, right)])

@@ -12,11 +12,17 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.shadow.causes import queries_behind
 from kestrel_sql.kafka.shadow.matching import SIDES, Difference, Matcher, StreamMatcher, TableMatcher
 from kestrel_sql.kafka.shadow.side import Side, open_side
 from kestrel_sql.kafka.shadow.written import Reader
+from kestrel_sql.plan.steps.joins import StreamStreamJoinV1
+from kestrel_sql.plan.steps.streams import StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import SourceKind
+
+_MERGING = (StreamSelectKeyV1, StreamSelectKeyV2, StreamStreamJoinV1)
+"""Steps that give a key records of several partitions or topics."""
 
 _LOOK_S = 1.0
 _WAIT_S = 0.05
@@ -29,25 +35,34 @@ class Sink:
     """A sink and its topic on each side.
 
     `by_time` says whether timestamps and headers are those of certain inputs: a result of tables has those of one of
-    the changes that were taken together.
+    the changes that were taken together. `by_order` says whether the records of a key come in a certain order.
     """
 
     source: Source
     topics: tuple[str, str]
-    by_time: bool
+    by_time: bool = True
+    by_order: bool = True
 
     @staticmethod
     def of(session: Session, source: Source, topics: tuple[str, str]) -> Sink:
         """Make a sink of a session's queries."""
+        if source.kind is SourceKind.STREAM:
+            return Sink(source=source, topics=topics, by_order=_is_ordered(session, source.name))
         plans = [query.plan for query in session.queries.values() if query.plan.sink == source.name]
         reads = {session.catalog.sources[name].kind for plan in plans for name in plan.sources}
-        of_streams = source.kind is SourceKind.STREAM or SourceKind.TABLE not in reads
-        return Sink(source=source, topics=topics, by_time=of_streams)
+        return Sink(source=source, topics=topics, by_time=SourceKind.TABLE not in reads)
 
     @property
     def is_table(self) -> bool:
         """Whether the last value of each key counts."""
         return self.source.kind is SourceKind.TABLE
+
+
+def _is_ordered(session: Session, name: str) -> bool:
+    """Whether the records of a key come from one partition, and one after the other."""
+    plans = [query.plan for query in queries_behind(session, name).values()]
+    is_merged = any(isinstance(step, _MERGING) for plan in plans for step in plan.physical_plan.steps())
+    return not is_merged and len({plan.sink for plan in plans}) == len(plans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +132,7 @@ class Shadow:
             report=self.report,
             patience=self.patience,
             by_time=sink.by_time,
+            by_order=sink.by_order,
             by_place=len(counts) == 1 and left.has_plain_keys,
         )
 
