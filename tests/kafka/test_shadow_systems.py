@@ -67,7 +67,7 @@ def test_other_batches_and_restarts_make_no_difference(
     run = applications.catch_up(scripts[0], tmp_path / "left", properties=earliest)
     assert run.well, run.said
     verdict, found = compare(kafka, inputs.prefix, sides, OURS)
-    assert Counter((each.sink.name, each.kind) for each in found) == {}
+    assert Counter((each.sink.name, each.kind) for each in found) == {}, [each.columns for each in found[:20]]
     assert verdict.progress.matched > 200
 
 
@@ -90,5 +90,5 @@ def test_kestrel_equals_the_server_of_ksqldb(kafka: KafkaConfig, applications: A
         run = applications.catch_up(script, tmp_path / "right", properties={"auto.offset.reset": "earliest"})
         assert run.well, run.said
         verdict, found = compare(kafka, inputs.prefix, sides, THEIRS)
-    assert Counter((each.sink.name, each.kind) for each in found) == {}
+    assert Counter((each.sink.name, each.kind) for each in found) == {}, [each.columns for each in found[:20]]
     assert verdict.progress.matched > 400

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from kestrel_sql.cli.main import main
 from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.shadow.matching import Difference, Matcher, StreamMatcher, TableMatcher
 from kestrel_sql.kafka.shadow.shelf import Entry, Shelf
+from kestrel_sql.kafka.shadow.side import Side
 from kestrel_sql.kafka.shadow.written import Reader, Written
 from kestrel_sql.session.session import Session
 
@@ -121,6 +125,42 @@ def test_what_is_on_disk_is_judged_too(stream: Scene) -> None:
         stream.judge(101)
     assert (stream.found, stream.matcher.open.since()) == (["only left"] * 50, float("inf"))
     stream.matcher.close()
+
+
+class Message:
+    """A message of a partition, or its end."""
+
+    def __init__(self, partition: int, *, is_end: bool = False) -> None:
+        self._partition, self._error = partition, self if is_end else None
+
+    def error(self) -> Message | None:
+        return self._error
+
+    def code(self) -> int:
+        return int(KafkaError._PARTITION_EOF)
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return 0
+
+
+def test_a_side_is_read_up_to_the_time_at_which_nothing_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, chunks = [100.0], [[Message(0), Message(0, is_end=True)], [Message(1, is_end=True)], [], [Message(0)], []]
+    monkeypatch.setattr("kestrel_sql.kafka.shadow.side.time.monotonic", lambda: now[0])
+    consumer = SimpleNamespace(consume=lambda *_: chunks.pop(0))
+    positions = dict.fromkeys([("t", 0), ("t", 1)], float("-inf"))
+    side = Side(KafkaConfig(servers="h:1"), {"t": 2}, consumer, _ended=positions)
+    reached = []
+    for now[0] in (100.0, 101.0, 110.0, 150.0, 151.0):
+        side.read(0)
+        reached.append(side.reached())
+    # What came after a pause may have been there since its beginning, in other partitions, too.
+    assert reached == [float("-inf"), 100, 109, 109, 109]
 
 
 def test_entries_on_disk_are_found_again() -> None:

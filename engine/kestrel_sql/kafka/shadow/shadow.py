@@ -154,7 +154,7 @@ class Shadow:
             now = time.monotonic()
             if now >= look:
                 look = now + _LOOK_S
-                reached = [side.reached(now) for side in self._sides]
+                reached = [side.reached() for side in self._sides]
                 for matcher in self._matchers:
                     matcher.judge(reached, now)
                 self.show(self._progress())

@@ -33,10 +33,11 @@ class Side:
     count: int = 0
     _ended: dict[Position, float] = field(default_factory=dict)
     """When (s) the end of each partition was read; infinity where nothing has come since."""
+    _read_at: float = _NEVER
 
     def read(self, seconds: float) -> tuple[list[Any], float]:
-        """Return messages, as soon as there are some, and since when (s) they may have been there."""
-        before = time.monotonic()
+        """Return messages, as soon as there are some, and when (s) they were read."""
+        before, self._read_at = self._read_at, time.monotonic()
         messages = self.consumer.consume(_CHUNK, seconds)
         found = []
         for message in messages:
@@ -51,11 +52,11 @@ class Side:
             else:
                 raise KafkaException(error)
         self.count += len(found)
-        return found, before
+        return found, self._read_at
 
-    def reached(self, now: float) -> float:
+    def reached(self) -> float:
         """Up to when (s) all that the system had written was read."""
-        return min(now - _FETCHED_S, *self._ended.values())
+        return min(self._read_at - _FETCHED_S, *self._ended.values())
 
     def lag(self) -> int | None:
         """How many offsets of the topics are not read yet; None as long as the broker has not told."""

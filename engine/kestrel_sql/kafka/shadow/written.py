@@ -17,6 +17,7 @@ from kestrel_sql.formats.registry.memory import SchemaRegistry, canonical
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.windowed_key import Window
 from kestrel_sql.session.source_records import SourceRecords
+from kestrel_sql.sql.nodes.statements import SourceKind
 from kestrel_sql.topics.records import Headers
 
 _KNOWN_KEYS = 50_000
@@ -88,7 +89,8 @@ class Reader:
 
     def written(self, message: Any, arrived: float) -> Written:
         """Take a message of a consumer in."""
-        value, given = message.value(), message.headers()
+        # A result of many records has the headers of one of them.
+        value, given = message.value(), None if self.records.source.kind is SourceKind.TABLE else message.headers()
         headers = () if given is None else tuple((name, text) for name, text in given)
         content = (self._without_id(value), message.timestamp()[1], headers)
         return Written(self.side, content, message.key(), value, message.partition(), message.offset(), arrived)
