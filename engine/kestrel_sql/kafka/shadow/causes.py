@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -61,12 +61,11 @@ class Causes:
     def near(self, difference: Difference) -> list[tuple[SourceRecords, Record]]:
         """The last records with the key of a difference at its time, and shortly before it, in each topic."""
         found: list[tuple[SourceRecords, Record]] = []
-        timestamp = difference.record.content[1]
+        timestamp, wanted = difference.record.content[1], [_Wanted.of(difference)]
         for reader, partitions in self._readers(difference.sink.name):
-            has_key = _filter(reader, _key(difference))
             last: deque[Record] = deque(maxlen=_SHOWN)
             for record in self._since(reader.records.source.topic, partitions, max(0, timestamp - _NEAR_MS)):
-                if record.timestamp <= timestamp and has_key(record):
+                if record.timestamp <= timestamp and _matching(reader, record, wanted):
                     last.append(record)
             found += [(reader.records, record) for record in last]
         return found
@@ -74,15 +73,14 @@ class Causes:
     def all(self, sink: str, differences: Sequence[Difference]) -> list[list[tuple[SourceRecords, Record]]]:
         """All records with the key of each difference, by their times and, within a partition, by their offsets."""
         found: list[list[tuple[int, str, int, int, SourceRecords, Record]]] = [[] for _ in differences]
+        wanted = [_Wanted.of(each) for each in differences]
         for reader, _ in self._readers(sink):
             topic = reader.records.source.topic
-            filters = [(_filter(reader, _key(each)), into) for each, into in zip(differences, found, strict=True)]
             newest: dict[int, int] = {}
             for record in chain.from_iterable(held_records(self.config, topic)):
                 time = newest[record.partition] = max(record.timestamp, newest.get(record.partition, 0))
-                for has_key, into in filters:
-                    if has_key(record):
-                        into.append((time, topic, record.partition, record.offset, reader.records, record))
+                for at in _matching(reader, record, wanted):
+                    found[at].append((time, topic, record.partition, record.offset, reader.records, record))
         return [[each[4:] for each in sorted(listed, key=lambda each: each[:4])] for listed in found]
 
     def topics(self, sink: str) -> list[tuple[Source, int]]:
@@ -106,23 +104,33 @@ class Causes:
                     return
 
 
-def _key(difference: Difference) -> Any:
-    return difference.readers[difference.record.side].key(difference.record.key)[0]
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A key that is looked for: its values, and bytes that every record with it has."""
+
+    values: frozenset[str]
+    text: bytes
+
+    @staticmethod
+    def of(difference: Difference) -> _Wanted:
+        key, _ = difference.readers[difference.record.side].key(difference.record.key)
+        is_plain = isinstance(key, str) and key.isascii() and key.isalnum()
+        return _Wanted(frozenset(_scalars(key)), key.encode() if is_plain else b"")
 
 
-def _filter(reader: Reader, key: Any) -> Callable[[Record], bool]:
-    """Whether a record has the values of a key, in its own key or in its columns."""
-    wanted = set(_scalars(key))
+def _matching(reader: Reader, record: Record, wanted: Sequence[_Wanted]) -> list[int]:
+    """Which keys a record has the values of, in its own key or in its columns."""
+    near = [
+        (at, each.values)
+        for at, each in enumerate(wanted)
+        if each.values and (each.text in (record.key or b"") or each.text in (record.value or b""))
+    ]
     # Most records need not be decoded.
-    text = key.encode() if isinstance(key, str) and key.isalnum() else b""
-
-    def has_key(record: Record) -> bool:
-        if text not in (record.key or b"") and text not in (record.value or b""):
-            return False
-        of_key = {*_scalars(reader.key(record.key)[0])}
-        return bool(wanted) and (bool(wanted & of_key) or wanted <= {*of_key, *_scalars(reader.value(record.value))})
-
-    return has_key
+    if not near:
+        return []
+    of_key = {*_scalars(reader.key(record.key)[0])}
+    columns = {*of_key, *_scalars(reader.value(record.value))}
+    return [at for at, values in near if values & of_key or values <= columns]
 
 
 def _scalars(content: Any) -> Iterator[str]:
