@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kestrel_sql.cli.main import main
-from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.errors import RegistryUnavailableError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, RegisteredSchema, RegistryView
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.shadow.matching import Difference, Matcher, StreamMatcher, TableMatcher
 from kestrel_sql.kafka.shadow.shelf import Entry, Shelf
@@ -198,3 +199,21 @@ def test_what_does_not_go_together_is_wrong_usage(
     script.write_text("CREATE STREAM S (N INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON', PARTITIONS=1);")
     assert main(["shadow", "--left", "h:1/a", "--right", "h:1/b", "--app", str(script)]) == 2
     assert "no query" in capsys.readouterr().err
+
+
+def test_a_registry_that_does_not_answer_is_no_difference() -> None:
+    class Away(MemoryRegistry):
+        def snapshot(self) -> RegistryView:
+            return RegistryView(by_id=_Away(), latest={}, versions={})
+
+    class _Away(dict[int, RegisteredSchema]):
+        def __missing__(self, key: int) -> RegisteredSchema:
+            raise RegistryUnavailableError("the registry did not answer")
+
+    session = Session()
+    for parsed in session.parse(APP.replace("'JSON'", "'AVRO'")):
+        session.execute(parsed)
+    reader = Reader.of(LEFT, session.catalog.sources["S"], "s", Away())
+    message = SimpleNamespace(value=lambda: b"\0\0\0\0\1x", headers=lambda: None)
+    with pytest.raises(RegistryUnavailableError):
+        reader.written(message, 0)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.errors import EngineError
+from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.registered.framing import split_frame
 from kestrel_sql.formats.registered.languages import LANGUAGES
 from kestrel_sql.formats.registry.memory import SchemaRegistry, canonical
@@ -103,6 +103,7 @@ class Reader:
         if found is None:
             if len(self._keys) > _KNOWN_KEYS:
                 self._keys.clear()
+            self._schema(key)
             found = self._keys[key] = repr(exact(self.key(key))).encode("utf-8", "surrogatepass")
         return found
 
@@ -110,36 +111,41 @@ class Reader:
         """A key and its window as JSON has them."""
         try:
             return self.records.key_to_json(data)
-        except EngineError as error:
+        except SerdeError as error:
             return Unreadable(data or b"", error.message), None
 
     def value(self, data: bytes | None) -> Any:
         """A value as JSON has it."""
         try:
             return self.records.value_to_json(data)
-        except EngineError as error:
+        except SerdeError as error:
             return Unreadable(data or b"", error.message)
 
     def _without_id(self, value: bytes | None) -> bytes | None:
         """The bytes of a value with its schema in place of the schema's id, which the other side may not share."""
         if value is None or not _is_framed(self.records.value):
             return value
-        schema = self._schemas.get(value[:5])
-        if schema is None:
-            schema = self._schemas[value[:5]] = _schema_of(self.records.value, value)
-        return schema + value[5:]
+        return self._schema(value) + value[5:]
+
+    def _schema(self, data: bytes) -> bytes:
+        """What stands for the schema whose id is in a frame.
+
+        Raises:
+            RegistryError: the registry does not answer, so that nothing can be said about the record.
+        """
+        found = self._schemas.get(data[:5])
+        if found is None:
+            try:
+                schema = self.records.value.schemas.by_id[split_frame(data)[0]]
+                found = blake2b(canonical(schema.format, schema.text).encode(), digest_size=8).digest()
+            except (ValueError, KeyError):
+                found = data[:5]
+            self._schemas[data[:5]] = found
+        return found
 
 
 def _is_framed(spec: SerdeSpec) -> bool:
     return spec.format.format in LANGUAGES
-
-
-def _schema_of(spec: SerdeSpec, value: bytes) -> bytes:
-    try:
-        schema = spec.schemas.by_id[split_frame(value)[0]]
-    except (ValueError, KeyError, EngineError):
-        return value[:5]
-    return blake2b(canonical(schema.format, schema.text).encode(), digest_size=8).digest()
 
 
 def exact(value: Any) -> Hashable:
