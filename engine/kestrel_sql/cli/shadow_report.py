@@ -86,7 +86,7 @@ class Report:
         if self.is_json:
             self._json("difference", {"sink": name, "kind": kind, **sides, "columns": columns, "inputs": inputs})
             return
-        lines = [f"{name}: {_title(kind)}"]
+        lines = [f"{name}: {title(kind)}"]
         lines += [f"  {side}: {_described(members)}" for side, members in sides.items()]
         lines += [f"  {each['name']}: {shown(each['left'])} left, {shown(each['right'])} right" for each in columns]
         lines += [f"  input: {_described(members)}" for members in inputs]
@@ -107,7 +107,7 @@ class Report:
         agree, differ = f"{verdict.progress.matched:,}", sum(self.counts.values())
         yield f"different: {differ:,}, of which" if differ else f"equal up to these offsets: {agree} records"
         for (sink, kind), count in self.counts.items():
-            yield f"  {count:,} in {sink}: {_title(kind)}"
+            yield f"  {count:,} in {sink}: {title(kind)}"
         if differ:
             yield f"  and {agree} records agree up to these offsets:"
         for name, offsets in zip(SIDES, verdict.offsets, strict=True):
@@ -174,5 +174,6 @@ def _plain(value: Any) -> Any:
     return "absent" if value is ABSENT else value
 
 
-def _title(kind: str) -> str:
+def title(kind: str) -> str:
+    """A kind of difference in words."""
     return _TITLES.get(kind) or f"{kind} differs"

@@ -106,31 +106,34 @@ class Causes:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A key that is looked for: its values, and bytes that every record with it has."""
+    """A key that is looked for: its values, and bytes that every record with it has; without values a time counts."""
 
     values: frozenset[str]
     text: bytes
+    timestamp: int
 
     @staticmethod
     def of(difference: Difference) -> _Wanted:
         key, _ = difference.readers[difference.record.side].key(difference.record.key)
         is_plain = isinstance(key, str) and key.isascii() and key.isalnum()
-        return _Wanted(frozenset(_scalars(key)), key.encode() if is_plain else b"")
+        text = key.encode() if is_plain else b""
+        return _Wanted(frozenset(_scalars(key)), text, difference.record.content[1])
 
 
 def _matching(reader: Reader, record: Record, wanted: Sequence[_Wanted]) -> list[int]:
     """Which keys a record has the values of, in its own key or in its columns."""
     near = [
-        (at, each.values)
+        (at, each)
         for at, each in enumerate(wanted)
-        if each.values and (each.text in (record.key or b"") or each.text in (record.value or b""))
+        if (each.text in (record.key or b"") or each.text in (record.value or b""))
+        and (each.values or each.timestamp == record.timestamp)
     ]
     # Most records need not be decoded.
     if not near:
         return []
     of_key = {*_scalars(reader.key(record.key)[0])}
     columns = {*of_key, *_scalars(reader.value(record.value))}
-    return [at for at, values in near if values & of_key or values <= columns]
+    return [at for at, each in near if each.values & of_key or each.values <= columns]
 
 
 def _scalars(content: Any) -> Iterator[str]:
