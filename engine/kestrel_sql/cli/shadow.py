@@ -107,7 +107,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
         report.difference(difference)
         cases.add(difference)
 
-    with report:
+    with report.live():
         verdict = Shadow(
             sinks=sinks,
             configs=(left, right),

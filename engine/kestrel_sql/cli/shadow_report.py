@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.status import Status
+from rich.live import Live
 from rich.text import Text
 
 from kestrel_sql.cli.record_files import record_members
@@ -46,28 +48,33 @@ class Report:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     _started: float = field(default_factory=time.monotonic)
     _printed: float = float("-inf")
-    _status: Status | None = None
+    _shown: str = "starting"
 
-    def __enter__(self) -> Report:
-        if self.errors.is_terminal and not self.is_json:
-            self._status = self.errors.status("starting")
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Redraw the progress on a terminal; differences that go to a file must not be drawn there instead."""
+        if self.is_json or not self.errors.is_terminal:
+            yield
+            return
+        self._printed = float("inf")
+        with Live(
+            console=self.errors,
+            get_renderable=lambda: Text(self._shown),
+            refresh_per_second=2,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        ):
+            yield
 
     def progress(self, progress: Progress) -> None:
         """Show how far the comparison is: in place on a terminal, now and then elsewhere."""
-        if self._status is not None:
-            self._status.update(Text(self._line(progress)))
-        elif time.monotonic() - self._printed > _QUIET_S:
+        self._shown = self._line(progress)
+        if time.monotonic() - self._printed > _QUIET_S:
             self._printed = time.monotonic()
             if self.is_json:
                 self._json("progress", self._members(progress))
             else:
-                self.errors.print(Text(self._line(progress)), soft_wrap=True)
+                self.errors.print(Text(self._shown), soft_wrap=True)
 
     def difference(self, difference: Difference) -> None:
         """Count a difference, and print the first one of its kind with the inputs that may have caused it."""
@@ -104,12 +111,13 @@ class Report:
             self.out.print(Text(line), soft_wrap=True)
 
     def _verdict(self, verdict: Verdict) -> Iterator[str]:
-        agree, differ = f"{verdict.progress.matched:,}", sum(self.counts.values())
-        yield f"different: {differ:,}, of which" if differ else f"equal up to these offsets: {agree} records"
+        count, differ = verdict.progress.matched, sum(self.counts.values())
+        agree = f"{count:,} record{'' if count == 1 else 's'}"
+        yield f"different: {differ:,}, of which" if differ else f"equal up to these offsets: {agree}"
         for (sink, kind), count in self.counts.items():
             yield f"  {count:,} in {sink}: {title(kind)}"
         if differ:
-            yield f"  and {agree} records agree up to these offsets:"
+            yield f"  and {agree} agree up to these offsets:"
         for name, offsets in zip(SIDES, verdict.offsets, strict=True):
             places = ", ".join(f"{topic}-{partition} {at:,}" for (topic, partition), at in sorted(offsets.items()))
             yield f"  {name}: {places or 'nothing was written'}"
