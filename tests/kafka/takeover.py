@@ -160,12 +160,12 @@ class TakeOver:
             for name in (servers.service, f"c{servers.service}")
         }
 
-        def declare(name: str) -> list[str]:
+        def begin(name: str) -> list[str]:
             eventually(ksqldb[name].is_up, ksqldb[name])
-            return _declare(ksqldb[name], name, inputs.prefix, queries)
+            return declare(ksqldb[name], name, inputs.prefix, queries)
 
         with ThreadPoolExecutor() as pool:
-            groups = dict(zip(ksqldb, pool.map(declare, ksqldb), strict=True))
+            groups = dict(zip(ksqldb, pool.map(begin, ksqldb), strict=True))
         return cls(servers, inputs, ksqldb, groups)
 
     def feed(self, count: int, at_once: int = 20) -> None:
@@ -209,7 +209,7 @@ def statement(service: str, query: str) -> str:
     return f"CREATE {KINDS[query]} q_{query} WITH (KAFKA_TOPIC='{service}{query}') AS SELECT {text};"
 
 
-def _declare(server: Server, service: str, prefix: str, queries: Iterable[str]) -> list[str]:
+def declare(server: Server, service: str, prefix: str, queries: Iterable[str]) -> list[str]:
     """Create queries, and return their consumer groups."""
     found = server.ksql("\n".join([SOURCES.format(prefix), *(statement(service, query) for query in queries)]))
     assert isinstance(found, list), found

@@ -12,7 +12,8 @@ from rich.console import Console
 from kestrel_sql.cli.main import ExitCode, main
 from kestrel_sql.cli.options import add_script_options
 from kestrel_sql.cli.registry_options import registry_of
-from kestrel_sql.cli.run_kafka import _stop_on_signals, add_kafka_options, run_on_broker
+from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
+from kestrel_sql.cli.signals import stop_on_signals
 from kestrel_sql.errors import EngineError, RegistryMissingError
 from kestrel_sql.formats.registry.remote import RemoteRegistry
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -221,7 +222,7 @@ def test_values_that_are_none_are_wrong_usage(words: list[str]) -> None:
 def test_a_signal_asks_for_the_end_and_a_second_interrupt_does_not_wait(number: signal.Signals) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
-        stop = _stop_on_signals()
+        stop = stop_on_signals()
         os.kill(os.getpid(), number)
         assert stop.wait(5)
         with pytest.raises(KeyboardInterrupt):

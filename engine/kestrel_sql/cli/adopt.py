@@ -12,9 +12,9 @@ from rich.text import Text
 from kestrel_sql.cli.broker_options import properties_of
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options
-from kestrel_sql.cli.plan import texts_of
 from kestrel_sql.cli.registry_options import add_registry_option, registry_of
 from kestrel_sql.cli.render import Display
+from kestrel_sql.cli.scripts import texts_of
 from kestrel_sql.errors import UsageError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.config import KafkaConfig

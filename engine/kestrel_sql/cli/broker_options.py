@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
-from kestrel_sql.cli.usage import one_of, refuse
+from kestrel_sql.cli.usage import count_option, one_of, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import STORES
@@ -136,17 +136,6 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
         spark=dict(arguments.spark_conf),
         **given,
     )
-
-
-def count_option(text: str) -> int:
-    """The number above 0 that an option has.
-
-    Raises:
-        ArgumentTypeError: it is none.
-    """
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return int(text)
 
 
 def setting_option(text: str) -> tuple[str, str]:

@@ -36,6 +36,8 @@ EXAMPLES = """examples:
   kestrel import app.ksql migrations --stubs mine.py    which statements of scripts would run, without running them
   kestrel import plans/                                 which statements of a ksqlDB installation would run
   kestrel doctor --bootstrap-servers H:P                what this machine lacks for a run, and what to do
+  kestrel shadow --left H:P/a --right H:P/b --app app.sql
+                                                        whether two systems write the same, while both run
   kestrel adopt --dry-run --bootstrap-servers H:P       what a take-over of ksqlDB's queries would do
 
 A record of an input is {"key": …, "value": …, "timestamp": ms, "headers": [{"KEY": …, "VALUE": base64}]},
@@ -58,6 +60,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "say whether this machine has what runs need",
     "state": "look at the state of queries in a checkpoint",
     "import": "say which statements of a script or of a ksqlDB installation would run",
+    "shadow": "compare what two systems write for the same queries, while both run",
     "adopt": "say what a take-over of a ksqlDB service would do with each query",
 }
 """The commands with their help. The module of each is imported only to run it, as some import Spark."""

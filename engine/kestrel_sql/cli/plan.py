@@ -14,27 +14,22 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.cli.broker_options import run_settings, wants_broker
-from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import (
     add_engine_options,
     add_fail_option,
     add_format_option,
     add_script_options,
-    config_of,
 )
-from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.remote_plan import RemotePlan, Step
 from kestrel_sql.cli.render import Display, warn
 from kestrel_sql.cli.run_kafka import add_kafka_options, run_on_broker
+from kestrel_sql.cli.scripts import planning_session, texts_of
 from kestrel_sql.cli.usage import refuse
-from kestrel_sql.errors import EngineError, UsageError
-from kestrel_sql.functions.user_functions import functions_with
+from kestrel_sql.errors import UsageError
 from kestrel_sql.kafka.client.offsets import to_members
 from kestrel_sql.kafka.run.forecast import Action, Forecast, Forecasting
-from kestrel_sql.server.sandbox import trial_session
-from kestrel_sql.session.session import Session
 from kestrel_sql.sql.script_files import script_files
 
 _SIGNS = {
@@ -98,34 +93,11 @@ def _is_due(forecast: Forecast, arguments: argparse.Namespace) -> bool:
     return forecast.action is not Action.UNCHANGED
 
 
-def texts_of(files: Sequence[Path], display: Display) -> list[str]:
-    """The texts of the statements of scripts.
-
-    Raises:
-        EngineError: one cannot be read.
-    """
-    parts: list[str] = []
-
-    def collect(part: str) -> bool:
-        parts.append(part)
-        return True
-
-    if not ClientCommands(collect, display).execute_files(files):
-        raise EngineError("a script cannot be read")
-    return parts
-
-
-def _session(arguments: argparse.Namespace) -> Session:
-    """A session whose statements reach nothing."""
-    registry, functions = registry_of(arguments), functions_with(arguments.functions)
-    return trial_session(Session(registry=registry, functions=functions), config_of(arguments), dict(arguments.define))
-
-
 def _in_checkpoint(files: Sequence[Path], arguments: argparse.Namespace, errors: Console) -> list[Step]:
     settings = run_settings(arguments, until_caught_up=arguments.until_caught_up)
     application = Forecasting(
         settings=replace(settings, rebuilds=arguments.rebuild),
-        session=_session(arguments),
+        session=planning_session(arguments),
         log_topic=None,
         say=warn(errors),
         show=lambda _: None,
@@ -135,7 +107,7 @@ def _in_checkpoint(files: Sequence[Path], arguments: argparse.Namespace, errors:
 
 
 def _on_server(files: Sequence[Path], arguments: argparse.Namespace, errors: Console) -> list[Step]:
-    session = _session(arguments)
+    session = planning_session(arguments)
     known = replace(session, variables=dict(session.variables))
     plan = RemotePlan(RemoteServer.of(arguments), session, rebuilds=arguments.rebuild)
     statements = [each for text in texts_of(files, Display.of(None, errors, errors)) for each in known.parse(text)]

@@ -179,11 +179,20 @@ def record_lines(engine: MemoryEngine, topic: str) -> Iterator[str]:
     """
     records = SourceRecords.of(engine.session.sources_of_topic(topic)[0], engine.session.serde())
     for record in engine.broker.records(topic):
-        key, window = records.key_to_json(record.key)
-        members: dict[str, Any] = {"topic": topic}
-        if window is not None:
-            members["window"] = {"start": window[0], "end": window[1], "type": records.window_kind}
-        members |= {"key": key, "value": records.value_to_json(record.value), "timestamp": record.timestamp}
-        if record.headers:
-            members["headers"] = [{"KEY": name, "VALUE": value} for name, value in record.headers]
-        yield to_json(members)
+        yield to_json(record_members(records, record))
+
+
+def record_members(records: SourceRecords, record: Record) -> dict[str, Any]:
+    """A record as files of records and cases have it.
+
+    Raises:
+        SerdeError: the source's formats cannot read it.
+    """
+    key, window = records.key_to_json(record.key)
+    members: dict[str, Any] = {"topic": record.topic}
+    if window is not None:
+        members["window"] = {"start": window[0], "end": window[1], "type": records.window_kind}
+    members |= {"key": key, "value": records.value_to_json(record.value), "timestamp": record.timestamp}
+    if record.headers:
+        members["headers"] = [{"KEY": name, "VALUE": value} for name, value in record.headers]
+    return members

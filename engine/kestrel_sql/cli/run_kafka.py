@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +18,7 @@ from kestrel_sql.cli.options import BAD_RECORDS, config_of
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
+from kestrel_sql.cli.signals import stop_on_signals
 from kestrel_sql.cli.usage import metrics_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -126,7 +125,7 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
         rebuilds=arguments.rebuild,
         prunes=arguments.prune,
     )
-    stop = _stop_on_signals()
+    stop = stop_on_signals()
     monitor = Monitor(arguments.health_file)
     with ExitStack() as stack:
         stack.enter_context(monitor.open(arguments.metrics))
@@ -184,17 +183,3 @@ def _adoption(settings: RunSettings, arguments: argparse.Namespace, say: Callabl
     if arguments.adopt is None:
         return None
     return Adoption(settings.config, arguments.adopt, say, rebuilds=settings.rebuilds)
-
-
-def _stop_on_signals() -> Event:
-    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C ends the process as usual."""
-    stop = Event()
-
-    def end(number: int, _: object) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    return stop

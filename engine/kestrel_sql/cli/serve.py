@@ -24,7 +24,6 @@ from kestrel_sql.admin.connect import SKIP
 from kestrel_sql.admin.shown import shown
 from kestrel_sql.cli.broker_options import (
     add_broker_options,
-    count_option,
     properties_of,
     refuse_broker_options,
     run_settings,
@@ -35,7 +34,7 @@ from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options, add_script_options
 from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
 from kestrel_sql.cli.render import Display, show_error
-from kestrel_sql.cli.usage import address_option, refuse
+from kestrel_sql.cli.usage import address_option, count_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.admin import admin_client

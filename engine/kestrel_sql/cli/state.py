@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.admin.readable import readable
-from kestrel_sql.cli.broker_options import checkpoint_option, count_option, setting_option
+from kestrel_sql.cli.broker_options import checkpoint_option, setting_option
 from kestrel_sql.cli.render import shown, to_json
-from kestrel_sql.cli.usage import refuse
+from kestrel_sql.cli.usage import count_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.connector.store import open_store_alone

@@ -24,6 +24,17 @@ def one_of(kind: type[StrEnum]) -> dict[str, Any]:
     return {"type": read, "choices": list(kind)}
 
 
+def count_option(text: str) -> int:
+    """The number above 0 that an option has.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return int(text)
+
+
 def port_option(text: str) -> int:
     """The port that an option has; 0 takes a free one.
 

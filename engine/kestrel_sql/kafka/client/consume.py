@@ -45,7 +45,7 @@ def partition_counts(
     Raises:
         EngineError: the broker does not answer.
     """
-    with _errors(config):
+    with broker_errors(config):
         found = admin_client(config).list_topics(timeout=timeout).topics
     wanted = None if topics is None else set(topics)
     return {
@@ -72,7 +72,7 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
     ]
     if not wanted:
         return found
-    with _errors(config), _consumer(config) as consumer:
+    with broker_errors(config), open_reader(config) as consumer:
         consumer.assign(wanted)
         for record in chain.from_iterable(until_ends(consumer, len(wanted))):
             found[record.topic].append(record)
@@ -87,7 +87,7 @@ def follow_topic(config: KafkaConfig, topic: str, stopped: Callable[[], bool]) -
     Raises:
         EngineError: the topic does not exist, or the broker refuses.
     """
-    with _errors(config), _consumer(config) as consumer:
+    with broker_errors(config), open_reader(config) as consumer:
         consumer.assign(_partitions(config, topic, OFFSET_END))
         while not stopped():
             yield [to_record(message) for message in _good(consumer.consume(_CHUNK, _LOOK_S))]
@@ -99,7 +99,7 @@ def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
     Raises:
         EngineError: the topic does not exist, or the broker does not answer.
     """
-    with _errors(config), _consumer(config) as consumer:
+    with broker_errors(config), open_reader(config) as consumer:
         partitions = _partitions(config, topic, OFFSET_BEGINNING)
         consumer.assign(partitions)
         yield from until_ends(consumer, len(partitions))
@@ -111,7 +111,7 @@ def last_records(config: KafkaConfig, topic: str, count: int) -> list[Record]:
     Raises:
         EngineError: the topic does not exist, or the broker does not answer.
     """
-    with _errors(config), _consumer(config) as consumer:
+    with broker_errors(config), open_reader(config) as consumer:
         return [
             record
             for partition in _partitions(config, topic, OFFSET_BEGINNING)
@@ -179,14 +179,15 @@ def until_ends(
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker sent nothing for {TIMEOUT} s", hint="check that it still runs")
-        for end in filter(_is_end, messages):
+        for end in filter(is_end, messages):
             position = end.topic() or "", end.partition() or 0
             if (end.offset() or 0) >= (ends or {}).get(position, 0):
                 ended.add(position)
         yield [to_record(message) for message in _good(messages)]
 
 
-def _is_end(message: Message) -> bool:
+def is_end(message: Message) -> bool:
+    """Whether a message only says that a partition was read to its end."""
     error = message.error()
     return error is not None and error.code() == _END_OF_PARTITION
 
@@ -206,7 +207,8 @@ def _good(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 @contextmanager
-def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
+def open_reader(config: KafkaConfig) -> Iterator[Consumer]:
+    """Open a consumer with the properties of `READER`."""
     consumer = Consumer(config.client() | dict(READER))
     try:
         yield consumer
@@ -215,7 +217,12 @@ def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
 
 
 @contextmanager
-def _errors(config: KafkaConfig) -> Iterator[None]:
+def broker_errors(config: KafkaConfig) -> Iterator[None]:
+    """Let errors of the client name the broker, and say what to do.
+
+    Raises:
+        EngineError: in place of a KafkaException.
+    """
     try:
         yield
     except KafkaException as error:

@@ -1,0 +1,1 @@
+"""Compares what two systems write for the same queries, while both run."""
