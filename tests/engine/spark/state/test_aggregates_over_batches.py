@@ -240,6 +240,20 @@ def test_late_rows_are_counted(window: str, first: tuple[int, int], count: int, 
     assert not any("late" in own for own in state.values() if isinstance(own, dict))
 
 
+def test_parts_of_a_batch_without_null_are_like_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = level_of("one", window="WINDOW TUMBLING (SIZE 1 SECONDS)")
+    ((relation, _),) = level.inputs().items()
+    given = [row for row in some_rows(level, random.Random(1), 300, 5).to_pylist() if _is_whole(row[f"r{relation}"])]
+    rows = pa.RecordBatch.from_pylist(given, schema=level.read())
+    whole = through([PageRunner(level)], [rows])
+    monkeypatch.setattr(windows_module, "MOST_ENTRIES", 70)
+    assert repr(through([PageRunner(level)], [rows])) == repr(whole)
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    return bool(row["v"] and row["k"] and row["k"]["K"] is not None)
+
+
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     level = level_of("one", window="WINDOW HOPPING (SIZE 1 DAYS, ADVANCE BY 1 MINUTES)")
     rows = some_rows(level, random.Random(1), 300, 5)
