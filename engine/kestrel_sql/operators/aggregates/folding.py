@@ -14,7 +14,10 @@ from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.operator import Batch, KeyBytes, OwnColumn, Ref, Results, RowError, State
 
 COLUMNS_FROM = 256
-"""From this many entries on, NumPy folds a column sooner than one call for each value."""
+"""From this many entries on, NumPy folds a column sooner than one call for each value.
+
+`ONLY=folds python -m tests.bench thresholds` measures it.
+"""
 
 
 def usable_rows(rows: Batch, key_bytes: KeyBytes) -> tuple[Sequence[int], list[bytes], Sequence[int]]:

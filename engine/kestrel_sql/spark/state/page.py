@@ -20,15 +20,13 @@ from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Results, State, Window
+from kestrel_sql.operators.state_codec import BUCKETED_FROM
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY
 from kestrel_sql.spark.io.cells import relation_rows, relation_structs
 from kestrel_sql.spark.io.columns import ordinal_order, rows_at
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.made_rows import Made, enveloped, positions_of
 from kestrel_sql.types.sql_types import Primitive
-
-MANY_GROUPS = 512
-"""From this many groups on, an aggregate without windows keeps them as columns if they hold only numbers."""
 
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 """What Arrow raises for a value that does not fit its column."""
@@ -96,9 +94,9 @@ class PageRunner:
             yield self._logged(page.row(late.row), late_entry(stateful.logger, late), task)
 
     def _keep_columns(self, stateful: Stateful, state: State) -> None:
-        """Put many groups of numbers into columns."""
+        """Put many groups that hold only numbers into columns."""
         operator, groups = stateful.operator, state.get("groups", {})
-        if not isinstance(operator, StreamAggregate) or isinstance(groups, GroupColumns) or len(groups) < MANY_GROUPS:
+        if not isinstance(operator, StreamAggregate) or isinstance(groups, GroupColumns) or len(groups) < BUCKETED_FROM:
             return
         copied = stateful.output.schema.value[: len(operator.columns)]
         if all(call.fold for call, _ in operator.calls) and all(isinstance(each.type, Primitive) for each in copied):

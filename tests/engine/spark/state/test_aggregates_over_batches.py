@@ -196,7 +196,7 @@ def test_aggregates_over_batches_give_the_results_of_single_rows(
         batches, most = some_batches(level, seed)
         monkeypatch.setattr(windows_module, "MOST_ENTRIES", most)
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
-        monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
+        monkeypatch.setattr(page_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
         runner, plain = PageRunner(level), PageRunner(in_row_forms(level))
         whole, single = through([runner], batches), through([plain], batches)
