@@ -150,10 +150,6 @@ def test_an_operator_has_one_form() -> None:
     assert len(operators) > 10
     assert len({name for _, name in operators}) == len(operators)
     assert {path.relative_to(ROOT / "engine" / "kestrel_sql").parts[0] for path, _ in operators} == {"operators"}
-    over_columns = {
-        node.name
-        for path, node, methods in classes
-        if path.parent.name == "state" and methods.get("run") == ["self", "rows", "task", "state"]
-    }
-    # The second form of aggregates of tables, and what runs a level.
-    assert over_columns == {"ColumnOperator", "ColumnTableAggregate", "PageRunner"}
+    run = {node.name for _, node, methods in classes if methods.get("run") == ["self", "rows", "task", "state"]}
+    # A page is run by what runs all operators of a level, and by nothing that knows one of them.
+    assert run == {"PageRunner"}

@@ -57,7 +57,8 @@ def stream_aggregate(step: StreamAggregateV1, query: Query, source: Relation) ->
 def table_aggregate(step: TableAggregateV1, query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Aggregate a table per group."""
     columns, calls = _columns(step, query, source)
-    operator = TableAggregate(key_bytes=key_bytes(query, source), columns=columns, calls=calls)
+    old = step is not query.unread
+    operator = TableAggregate(key_bytes=key_bytes(query, source), columns=columns, calls=calls, with_old=old)
     return operator, replace(_aggregated(step, query, source), window=None)
 
 

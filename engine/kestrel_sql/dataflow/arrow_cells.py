@@ -48,11 +48,12 @@ class Arrow:
         """Return the values at some indices."""
         return Arrow(self.whole, at if self.at is None else chosen(numbers_of(self.at)[numbers_of(at)]))
 
-    def numbered(self, columns: Columns) -> tuple[Indices, Sequence[int]] | None:
-        """Number the rows of some columns that differ: the first of each, and for each row its number."""
-        arrays = [each.array for each in columns if isinstance(each, Arrow)]
-        if len(arrays) < len(columns):
+    def numbered(self, sources: Sequence[Columns]) -> tuple[Indices, Sequence[int]] | None:
+        """Number the rows of `sources` that differ: the first of each, and for each row its number."""
+        given = [[each.array for each in own if isinstance(each, Arrow)] for own in sources]
+        if sum(map(len, given)) < sum(map(len, sources)):
             return None
+        arrays = [pa.concat_arrays(column) if len(column) > 1 else column[0] for column in zip(*given, strict=True)]
         codes: Numbers | None = None
         for each in arrays:
             encoded = each.dictionary_encode(null_encoding="encode")
@@ -63,7 +64,7 @@ class Arrow:
         assert codes is not None  # noqa: S101
         firsts = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
         firsts[codes[::-1]] = np.arange(len(codes))[::-1]
-        return chosen(firsts), codes.tolist()
+        return firsts.tolist(), codes.tolist()
 
     def numbers(self, kind: str | None) -> Any:
         """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
@@ -75,7 +76,9 @@ class Arrow:
 
     def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
-        given = [[_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)] for own in sources]
+        given = [
+            _alike([_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)]) for own in sources
+        ]
         places = numbers_of(at)
         if any(own[0].at is not None for own in given):
             starts = np.cumsum([0, *(len(own[0].whole) for own in given)])
@@ -91,6 +94,11 @@ class Arrow:
     def indices(self) -> Numbers:
         """The indices of the values in the whole array."""
         return np.arange(len(self.whole)) if self.at is None else numbers_of(self.at)
+
+
+def _alike(columns: list[Arrow]) -> list[Arrow]:
+    """Columns of which all have the same indices still to be taken, as the first one stands for all; or none has."""
+    return columns if all(each.at is columns[0].at for each in columns) else [Arrow(each.array) for each in columns]
 
 
 def _as_arrow(cells: Cells, column: SchemaColumn) -> Arrow:

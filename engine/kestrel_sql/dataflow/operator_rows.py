@@ -56,6 +56,8 @@ class OperatorRows:
     windows: Sequence[Window | None] | None = None
     times: Sequence[int] = field(init=False)
     _tuples: Sequence[Key | None] | None = field(init=False, default=None)
+    _chosen: tuple[Sequence[Ref], Indices, int, Chosen] | None = field(init=False, default=None)
+    """What was looked up last, and where it is: keys and values of outputs may have the same references."""
 
     def __post_init__(self) -> None:
         self.times = self._in_order(lambda rows, _: rows.times.values())
@@ -89,10 +91,6 @@ class OperatorRows:
         names = zip(*(_names(self._of_side(side), write) for side, write in enumerate(key_bytes)), strict=True)
         return [own[side] for side, own in zip(self.sides, names, strict=True)]
 
-    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
-        """Serialise the keys of the versions that rows of a table replace."""
-        return _names(self._old_keys(), key_bytes)
-
     def _old_keys(self) -> Sequence[Key | None]:
         inputs = self.stateful.inputs
         found: Sequence[Key | None] = self._in_order(
@@ -100,15 +98,21 @@ class OperatorRows:
         )
         return found
 
-    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
-        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them."""
+    def by_key(self, key_bytes: KeyBytes, *, old: bool = False) -> tuple[list[bytes | None], Sequence[int]]:
+        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them.
+
+        If wanted, those of the `old` versions follow, which rows of a table replace.
+        """
         if isinstance(self.at, range) and isinstance(key_bytes, EncodedKey) and key_bytes.exact:
             (rows,), (relation,) = self.inputs, self.stateful.inputs
-            found = None if rows is None or rows.key.present is not None else numbered(rows.key)
-            if rows is not None and found is not None:
-                firsts, numbers = found
-                return _names(keys_of(rows.key.take(firsts), relation), key_bytes), numbers
+            parts = [] if rows is None else [rows.key, rows.old_key] if old else [rows.key]
+            found = numbered([part for part in parts if part is not None], relation.schema.key)
+            if found is not None and None not in parts:
+                keys, numbers = found
+                return _names(keys_of(keys, relation), key_bytes), numbers
         names = self.keys(key_bytes)
+        if old:
+            names += _names(self._old_keys(), key_bytes)
         places = {name: number for number, name in enumerate(dict.fromkeys(names))}
         return [*places], [places[name] for name in names]
 
@@ -121,13 +125,19 @@ class OperatorRows:
         found: list[bytes | None] = self._in_order(lambda rows, _: _names(_extras(rows), key_bytes))
         return found
 
-    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
-        """Return a column of the values of the only input, or of the versions that they replace; NULL without one."""
-        found: Sequence[Any] = self._in_order(lambda rows, _: _version_of(rows, old).cells[place].values())
-        return found
+    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
+        """Return a column of some rows of the only input; `~at` is the version that a row replaces."""
+        (rows,), column = self.inputs, self.stateful.inputs[0].schema.value[place]
+        if rows is not None and isinstance(self.at, range) and refs == self.at:
+            return rows.value.cells[place].values()
+        (cells,), _ = self._side(refs, 0, [column], [place])
+        return cells.values()
 
     def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
-        """Return such a column in the form of NumPy; only which values are not NULL, if they are `counted`."""
+        """Return a column of all rows, or of the versions that they replace, in the form of NumPy.
+
+        NULL without one. Only which values are not NULL, if they are `counted`.
+        """
         (rows,), (relation,) = self.inputs, self.stateful.inputs
         kind = None if counted else _NUMBERS.get(relation.schema.value[place].type, "int64")
         found = _version_of(rows, old).cells[place].numbers(kind)
@@ -187,10 +197,10 @@ class OperatorRows:
             at = [starts[side] + each for side, each in zip(self.sides, at, strict=True)]
         parts = [rows.key for _, rows in given]
         parts += [rows.old_key for _, rows in given if rows.old_key is not None]
-        places, more = _places(refs, at, size, sum(part.size for part in parts))
+        places, more = self._places(refs, at, size, sum(part.size for part in parts))
         cells = _picked([part.cells for part in parts], more, places, columns)
         present: list[bool] | None = None
-        if not isinstance(refs, range) and (None in refs or None in self._keys):
+        if not isinstance(refs, range) and (None in refs or (not results.keys and None in self._keys)):
             keys = self._keys
             present = [ref < 0 or keys[ref] is not None if isinstance(ref, int) else ref is not None for ref in refs]
         return Part(cells, len(refs), present)
@@ -219,7 +229,7 @@ class OperatorRows:
         rows, own = self.inputs[side], self.stateful.inputs[side].schema.value
         versions = [] if rows is None else [each for each in (rows.value, rows.old) if each is not None]
         size = 0 if rows is None else rows.size
-        places, more = _places(refs, self.at, size, size * len(versions))
+        places, more = self._places(refs, self.at, size, size * len(versions))
         picked = range(len(own)) if picks is None else picks
         results = columns[: len(picked)]
         sources = [
@@ -228,38 +238,44 @@ class OperatorRows:
         ]
         return [*_picked(sources, more, places, results)], places
 
+    def _places(self, refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[Any]]]:
+        """Where rows are, and the rows of the state among them.
 
-def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[Any]]]:
-    """Where rows are, and the rows of the state among them.
-
-    Args:
-        refs: the rows.
-        at: the place of each row of the batch.
-        size: the number of these, behind which are those that they replace.
-        before: the number of both, behind which are rows of the state.
-    """
-    more: list[Sequence[Any]] = []
-    if isinstance(refs, range):
-        return at if len(refs) == len(at) else at[: len(refs)], more
-    if {*map(type, refs)} <= {int}:
-        own: Any = refs
-        if isinstance(at, range):
-            return Chosen([ref if ref >= 0 else size + ~ref for ref in own]), more
-        return Chosen([at[ref] if ref >= 0 else size + at[~ref] for ref in own]), more
-    places, known = Chosen(()), dict[int, int]()
-    add = places.append
-    for ref in refs:
-        if isinstance(ref, int):
-            add(at[ref] if ref >= 0 else size + at[~ref])
-        elif ref is None:
-            add(_NOTHING)
-        else:
-            place = known.get(id(ref))
-            if place is None:
-                place = known[id(ref)] = before + len(more)
-                more.append(ref)
-            add(place)
-    return places, more
+        Args:
+            refs: the rows.
+            at: the place of each row of the batch.
+            size: the number of these, behind which are those that they replace.
+            before: the number of both, behind which are rows of the state.
+        """
+        more: list[Sequence[Any]] = []
+        if isinstance(refs, range):
+            return at if len(refs) == len(at) else at[: len(refs)], more
+        if self._chosen is not None:
+            looked_up, indices, number, places = self._chosen
+            if looked_up is refs and indices is at and number == size:
+                return places, more
+        if {*map(type, refs)} <= {int}:
+            own: Any = refs
+            if isinstance(at, range):
+                places = Chosen([ref if ref >= 0 else size + ~ref for ref in own])
+            else:
+                places = Chosen([at[ref] if ref >= 0 else size + at[~ref] for ref in own])
+            self._chosen = refs, at, size, places
+            return places, more
+        places, known = Chosen(()), dict[int, int]()
+        add = places.append
+        for ref in refs:
+            if isinstance(ref, int):
+                add(at[ref] if ref >= 0 else size + at[~ref])
+            elif ref is None:
+                add(_NOTHING)
+            else:
+                place = known.get(id(ref))
+                if place is None:
+                    place = known[id(ref)] = before + len(more)
+                    more.append(ref)
+                add(place)
+        return places, more
 
 
 def _picked(

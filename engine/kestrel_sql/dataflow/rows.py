@@ -53,10 +53,11 @@ class Cells(Protocol):
         """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
         ...
 
-    def numbered(self, columns: Columns) -> tuple[Indices, Sequence[int]] | None:
-        """Number the rows of some columns that differ: the first of each, and for each row its number.
+    def numbered(self, sources: Sequence[Columns]) -> tuple[Indices, Sequence[int]] | None:
+        """Number the rows of `sources`, one after the other, that differ.
 
-        This is the first of these columns. None if the carrier does it no sooner than a dictionary.
+        Returns the first of each and the number of each row; None if the carrier does it no sooner than a dictionary.
+        This is the first of these columns.
         """
         ...
 
@@ -91,7 +92,7 @@ class Listed:
         values = self._values
         return Listed([values[each] for each in at])
 
-    def numbered(self, columns: Columns) -> None:
+    def numbered(self, sources: Sequence[Columns]) -> None:
         """Leave it to a dictionary."""
 
     def numbers(self, kind: str | None) -> Any:
@@ -217,9 +218,22 @@ class Part:
         return replace(self, cells=cells)
 
 
-def numbered(part: Part) -> tuple[Indices, Sequence[int]] | None:
-    """Number the rows of a part that differ, if the carrier does it sooner than a dictionary."""
-    return part.cells[0].numbered(part.cells) if part.cells else None
+def numbered(parts: Sequence[Part], columns: Schema) -> tuple[Part, Sequence[int]] | None:
+    """Return the rows of some parts that differ, and number all rows, if the carrier does it sooner than a dictionary.
+
+    `columns` are the names and types.
+    """
+    sources = [part.cells for part in parts]
+    found = sources[0][0].numbered(sources) if columns and sources else None
+    if found is None:
+        return None
+    (firsts, numbers), present = found, None
+    if len(columns) > 1 and any(part.present is not None for part in parts):
+        # Such a row may have NULL in all columns; with a single column that is the same as to lack the part.
+        there = chain.from_iterable(part.present or [True] * part.size for part in parts)
+        numbers = [number if each else len(firsts) for number, each in zip(numbers, there, strict=True)]
+        firsts, present = [*firsts, -1], [*[True] * len(firsts), False]
+    return Part(sources[0][0].pick(sources, (), firsts, columns), len(firsts), present), numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ Arrays = Callable[["Columns"], Array | None]
 LEAST_ROWS = 64
 """The least rows for which arrays are used. An expression of `tests/bench/projections.yaml`, from Arrow and back to it,
 takes 100 µs over arrays for any number of rows up to this one, and over lists 42 for one row, 95 for 32 rows and 181
-for 64; for 1,000 rows it is 256 against 1,880."""
+for 64; for 1,000 rows it is 256 against 1,880 (`ONLY=expressions python -m tests.bench thresholds`)."""
 
 Report = Callable[[int, str, Exception], None]
 """Takes the index of a row, what failed there in an error scope that is closed, and the failure."""

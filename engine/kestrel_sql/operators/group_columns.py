@@ -24,9 +24,6 @@ _KEY = [pa.binary(), pa.uint32()]
 
 _TIME = len(_KEY)
 
-_MANY_OBJECTS = 512
-"""As many groups beside the columns become columns when the state is written."""
-
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32()]
 
 
@@ -130,9 +127,12 @@ class GroupColumns(Mapping[bytes, Group]):
             return None
         return f"its groups have aggregates of {[*self._shape]} columns of {', '.join(map(str, kinds))}"
 
-    def encoded(self) -> list[Any]:
-        """The groups as values that msgpack writes, with integers in columns of as few bits as they need."""
-        if len(self._opened) >= _MANY_OBJECTS:
+    def encoded(self, many: int) -> list[Any]:
+        """The groups as values that msgpack writes, with integers in columns of as few bits as they need.
+
+        As `many` groups beside the columns become columns.
+        """
+        if len(self._opened) >= many:
             self._close()
         if not self._written:
             rows = _batch([*self._columns[:_TIME], *map(_narrow, self._columns[_TIME:])])

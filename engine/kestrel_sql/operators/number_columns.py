@@ -41,9 +41,11 @@ class Values:
         """The numbers as a list, with None for NULL."""
         return objects_of((self,))
 
-    def picked(self, before: Sequence[float | None], at: Sequence[int]) -> Values:
+    def picked(self, before: Sequence[float | None], indices: Numbers) -> Values:
         """The numbers at these indices, and for `~index` those of a list."""
-        first, indices = number_column(before), np.array(at, np.int64)
+        if not before:
+            return self.at(indices)
+        first = number_column(before)
         values = np.concatenate([self.values, first.values[::-1].astype(self.values.dtype, copy=False)])
         return Values(values[indices], np.concatenate([self.valid, first.valid[::-1]])[indices])
 

@@ -78,24 +78,26 @@ class Batch(Protocol):
         """Serialise the keys, with one function for all inputs or one for each; None for a null key."""
         ...
 
-    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
-        """Serialise the keys of the versions that rows of a table replace."""
-        ...
+    def by_key(self, key_bytes: KeyBytes, *, old: bool = False) -> tuple[list[bytes | None], Sequence[int]]:
+        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them.
 
-    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
-        """Serialise the keys that differ, in order of their first rows, and number the key of each row among them."""
+        If wanted, those of the `old` versions follow, which rows of a table replace.
+        """
         ...
 
     def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
         """Serialise the further columns of the rows, such as foreign keys; None where one is NULL or missing."""
         ...
 
-    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
-        """Return a column of the values of the only input, or of the versions that they replace; NULL without one."""
+    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
+        """Return a column of some rows of the only input; `~at` is the version that a row replaces."""
         ...
 
     def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
-        """Return such a column in the form of NumPy; only which values are not NULL, if they are `counted`."""
+        """Return a column of all rows, or of the versions that they replace, in the form of NumPy.
+
+        NULL without one. Only which values are not NULL, if they are `counted`.
+        """
         ...
 
     def values_at(self, at: Sequence[int]) -> list[list[Any]]:

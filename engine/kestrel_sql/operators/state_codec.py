@@ -25,7 +25,10 @@ STAMP_SIZE = _STAMP.size
 """The bytes before the state that follows the number of its batch."""
 
 BUCKETED_FROM = 512
-"""From this number on the rows of a state are kept in buckets."""
+"""From this number on the rows of a state are kept in buckets, and groups of numbers, on Spark, in columns.
+
+`ONLY=groups python -m tests.bench thresholds` measures columns against buckets.
+"""
 
 _ROWS_A_BUCKET = 8
 """The fewest rows a bucket has on average; with twice as many they get new buckets."""
@@ -145,7 +148,7 @@ def dump_state(state: Mapping[Any, Any]) -> bytes:
 
             if isinstance(value, GroupColumns):
                 version = COLUMNS
-                return msgpack.ExtType(_GROUPS, msgpack.packb(value.encoded()))
+                return msgpack.ExtType(_GROUPS, msgpack.packb(value.encoded(BUCKETED_FROM)))
         return _extend(value)
 
     try:

@@ -43,20 +43,20 @@ class Given:
     def keys(self, *key_bytes: KeyBytes) -> list[bytes | None]:
         return [None if row.key is None else key_bytes[row.side % len(key_bytes)](row.key) for row in self.given]
 
-    def old_keys(self, key_bytes: KeyBytes) -> list[bytes | None]:
-        return [None if row.old_key is None else key_bytes(row.old_key) for row in self.given]
-
-    def by_key(self, key_bytes: KeyBytes) -> tuple[list[bytes | None], Sequence[int]]:
+    def by_key(self, key_bytes: KeyBytes, *, old: bool = False) -> tuple[list[bytes | None], Sequence[int]]:
         names = self.keys(key_bytes)
+        if old:
+            names += [None if row.old_key is None else key_bytes(row.old_key) for row in self.given]
         known = [*dict.fromkeys(names)]
         return known, [known.index(name) for name in names]
 
-    def column(self, place: int, *, old: bool = False) -> Sequence[Any]:
-        versions = [row.old if old else row.value for row in self.given]
+    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
+        versions = [self.given[ref].value if ref >= 0 else self.given[~ref].old for ref in refs]
         return [None if version is None else version[place] for version in versions]
 
     def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
-        return column_of(self.column(place, old=old), None if counted else "int64")
+        refs = range(len(self.given))
+        return column_of(self.column(place, [~ref if old else ref for ref in refs]), None if counted else "int64")
 
     def extras(self, key_bytes: KeyBytes) -> list[bytes | None]:
         return [None if row.extra is None or None in row.extra else key_bytes(row.extra) for row in self.given]

@@ -40,12 +40,6 @@ class Segments:
         """The last row of each group."""
         return self.starts + self.sizes - 1
 
-    def before(self, first: Values, after: Values) -> Values:
-        """The value before each row: the value after the previous row, or `first` at the first row of a group."""
-        values, valid = np.roll(after.values, 1), np.roll(after.valid, 1)
-        values[self.starts], valid[self.starts] = first.values, first.valid
-        return Values(values, valid)
-
 
 @dataclass(frozen=True, slots=True)
 class Folded:
@@ -53,11 +47,6 @@ class Folded:
 
     after: Values
     states: States
-
-
-def fold_rows(fold: Fold, states: States, column: Values, rows: Segments) -> Folded:
-    """Add rows to the states of their groups; the dtype of `column` is that of the aggregate's argument."""
-    return _FOLDS[fold](states, column, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +78,8 @@ class Sorted:
 
     def fold(self, fold: Fold, states: list[Any], rows: Batch, arguments: Sequence[int]) -> Values:
         """Fold an aggregate: update the states of all groups, and return the result after each entry, as given."""
-        own = [states[group] for group in self.groups]
-        folded = fold_rows(
-            fold, columns_of(own), self._column(rows, arguments, counted=fold is Fold.COUNT), self.segments
-        )
+        column = self._column(rows, arguments, counted=fold is Fold.COUNT)
+        folded = _FOLDS[fold](columns_of([states[group] for group in self.groups]), column, self.segments)
         for group, state in zip(self.groups, objects_of(folded.states), strict=True):
             states[group] = state
         values, valid = np.empty_like(folded.after.values), np.empty_like(folded.after.valid)
@@ -129,8 +116,7 @@ def _average(states: States, column: Values, rows: Segments) -> Folded:
     return Folded(all_valid(_ratio(sums, counts)), (all_valid(sums[rows.ends]), all_valid(counts[rows.ends])))
 
 
-def greatest(states: States, column: Values, rows: Segments) -> Folded:
-    """Compute each group's greatest number that is not NULL; NULL if there is none."""
+def _greatest(states: States, column: Values, rows: Segments) -> Folded:
     return _extreme(states, column, rows, lambda number: number)
 
 
@@ -223,5 +209,6 @@ _FOLDS: Mapping[Fold, Callable[[States, Values, Segments], Folded]] = {
     Fold.SUM: _sum,
     Fold.AVG: _average,
     Fold.MIN: _smallest,
-    Fold.MAX: greatest,
+    Fold.MAX: _greatest,
 }
+"""Each adds rows to the states of their groups; the dtype of the column is that of the aggregate's argument."""

@@ -14,12 +14,10 @@ from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.operator import Batch, KeyBytes, OwnColumn, Ref, Results, RowError, State
 
 COLUMNS_FROM = 256
-"""From this many entries on, NumPy folds a column sooner than one call for each value."""
+"""From this many entries on, NumPy folds a column sooner than one call for each value.
 
-
-def only_usable(keys: Sequence[bytes | None], present: Sequence[bool]) -> Sequence[bytes | None]:
-    """Return the keys of rows that have a value."""
-    return keys if all(present) else [key if there else None for key, there in zip(keys, present, strict=True)]
+`ONLY=folds python -m tests.bench thresholds` measures it.
+"""
 
 
 def usable_rows(rows: Batch, key_bytes: KeyBytes) -> tuple[Sequence[int], list[bytes], Sequence[int]]:
@@ -28,7 +26,7 @@ def usable_rows(rows: Batch, key_bytes: KeyBytes) -> tuple[Sequence[int], list[b
     if None not in names and all(rows.present):
         known: list[Any] = names
         return range(len(slots)), known, slots
-    keys = only_usable([names[slot] for slot in slots], rows.present)
+    keys = [names[slot] if there else None for slot, there in zip(slots, rows.present, strict=True)]
     numbers = {key: slot for slot, key in enumerate(key for key in dict.fromkeys(keys) if key is not None)}
     found = [(at, key) for at, key in enumerate(keys) if key is not None]
     return [at for at, _ in found], [*numbers], [numbers[key] for _, key in found]
@@ -97,13 +95,22 @@ class Folding:
         self._merged[slot] = slots
         return slot
 
-    def previous(self) -> list[int]:
-        """The result that each entry replaces."""
-        last = [~slot for slot in range(len(self.stored))]
-        found = []
-        for entry, slot in enumerate(self.slots):
-            found.append(last[slot])
-            last[slot] = entry
+    def previous(self, entries: Sequence[int | None] | None = None) -> list[int | None]:
+        """The result that each entry replaces; that of a new group is the initial aggregate.
+
+        Of the results of some `entries` only, the first of a new group replaces none.
+        """
+        last: list[int | None] = [
+            ~slot if entries is None or group is not None else None for slot, group in enumerate(self.stored)
+        ]
+        found: list[int | None] = []
+        for entry in range(len(self.slots)) if entries is None else entries:
+            if entry is None:
+                found.append(None)
+            else:
+                slot = self.slots[entry]
+                found.append(last[slot])
+                last[slot] = entry
         return found
 
     def fold(self, state: State, *, results: bool = True, before: bool = True) -> None:
@@ -215,9 +222,9 @@ class Folding:
         picked: Any = rows
         if not isinstance(refs, range):
             picked = [None if ref is None else rows[ref] if ref >= 0 else self._copied(stored[~ref]) for ref in refs]
-        return picked, [
-            each.at(shared if shared is not None and each.aggregator.mutates else refs) for each in self._folded
-        ]
+        now = _Wanted(refs)
+        changed = now if shared is None or shared is refs else _Wanted(shared)
+        return picked, [each.at(changed if each.aggregator.mutates else now) for each in self._folded]
 
     def _copied(self, group: Group | None) -> list[Any]:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
@@ -240,21 +247,13 @@ class Folding:
         times = [self.latest[slot] for slot in slots]
         return Results(causes=causes, times=times, values={0: picked}, picks=self._columns, own=own)
 
-    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
-        """Return a column of some rows, or of versions that are taken back."""
-        values = self.rows.column(place)
-        if isinstance(refs, range) and len(refs) == len(values):
-            return values
-        if min(refs, default=0) < 0:
-            values = [*values, *reversed(self.rows.column(place, old=True))]
-        return [values[ref] for ref in refs]
-
     def groups(self, slots: Sequence[int] | None = None) -> list[Group]:
         """Return groups, or some of them, after all entries."""
         columns: list[list[Any]] = []
         if self._columns:
             last = dict(zip(self.slots, self.refs, strict=True))
-            copied = [*map(list, zip(*(self.column(place, [*last.values()]) for place in self._columns), strict=True))]
+            refs = [*last.values()]
+            copied = [*map(list, zip(*(self.rows.column(place, refs) for place in self._columns), strict=True))]
             # Most groups are numbered by their first entries.
             columns = copied if [*last] == [*range(len(self.stored))] else [*map(self._copied, self.stored)]
             for slot, values in zip(last, copied, strict=True) if columns is not copied else ():
@@ -285,6 +284,28 @@ class Folding:
         row, error = self._failed
         yield results.first(bisect_left(results.causes, row))
         raise RowError(row) from error
+
+
+class _Wanted:
+    """Results by entry, or `~slot`, in the forms that the columns of all aggregates share.
+
+    `at` is None if they are those of all entries. They are mixed if some are not those of entries.
+    """
+
+    __slots__ = ("_array", "at", "is_mixed")
+
+    def __init__(self, refs: Sequence[int | None]) -> None:
+        self.at = None if isinstance(refs, range) else [-1 if ref is None else ref for ref in refs]
+        self.is_mixed = self.at is not None and min(self.at, default=0) < 0
+        self._array: Any = None
+
+    def array(self) -> Any:
+        """Return them for NumPy."""
+        if self._array is None:
+            import numpy as np
+
+            self._array = np.array(self.at, np.int64)
+        return self._array
 
 
 class _Folded:
@@ -343,7 +364,7 @@ class _Folded:
         """What the aggregate takes for each entry after the state."""
         refs = self._folding.refs
         columns: list[Sequence[Any]] = [self.numbers] if self.aggregator.numbered else []
-        columns += [self._folding.column(place, refs) for place in self._arguments]
+        columns += [self._folding.rows.column(place, refs) for place in self._arguments]
         return [*zip(*columns, strict=True)] if columns else [()] * len(refs)
 
     def _fold_column(self, round_: _Round) -> None:
@@ -358,16 +379,15 @@ class _Folded:
         for entry, value in zip(round_.entries, after.listed(), strict=True):
             self._after[entry] = value
 
-    def at(self, refs: Sequence[int | None]) -> OwnColumn:
+    def at(self, wanted: _Wanted) -> OwnColumn:
         """Return results by entry, or `~slot` for those of groups before the batch; any value for None."""
         after: Any = self._after
         found: OwnColumn = after
-        if isinstance(refs, range):
+        if wanted.at is None:
             return found
-        at = [-1 if ref is None else ref for ref in refs]
         if not isinstance(after, list):
-            found = after.picked(self._first, at)
+            found = after.picked(self._first if wanted.is_mixed else (), wanted.array())
         else:
-            known = [*after, *reversed(self._first)] if min(at, default=0) < 0 else after
-            found = [known[ref] for ref in at]
+            known = ([*after, *reversed(self._first)] or [None]) if wanted.is_mixed else after
+            found = [known[ref] for ref in wanted.at]
         return found

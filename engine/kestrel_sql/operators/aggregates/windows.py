@@ -52,7 +52,9 @@ class TimeWindowAggregate:
         try:
             for start in range(0, len(at), most):
                 part = slice(start, start + most)
-                yield from _Windows(self, rows, state).process(at[part], keys[part])
+                # A range stands for all rows.
+                own = at if len(at) <= most else [*at[part]]
+                yield from _Windows(self, rows, state).process(own, keys[part])
         finally:
             self.pack(state)
 

@@ -20,16 +20,13 @@ from kestrel_sql.operators.aggregates.groups import new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Results, State, Window
+from kestrel_sql.operators.state_codec import BUCKETED_FROM
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, LOG_ONLY
 from kestrel_sql.spark.io.cells import relation_rows, relation_structs
 from kestrel_sql.spark.io.columns import ordinal_order, rows_at
-from kestrel_sql.spark.state.column_operators import column_operators
-from kestrel_sql.spark.state.column_rows import Made, can_run, enveloped, positions_of
 from kestrel_sql.spark.state.level import Level
+from kestrel_sql.spark.state.made_rows import Made, enveloped, positions_of
 from kestrel_sql.types.sql_types import Primitive
-
-MANY_GROUPS = 512
-"""From this many groups on, an aggregate without windows keeps them as columns if they hold only numbers."""
 
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 """What Arrow raises for a value that does not fit its column."""
@@ -57,7 +54,6 @@ class PageRunner:
         """Prepare for any number of pages."""
         self._schema = level.made()
         self._operators = level.operators
-        self._by_column = column_operators(level.operators, self._schema)
 
     def run(self, rows: pa.RecordBatch, task: int, state: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Process the rows of a micro-batch in the order of their ordinals.
@@ -83,13 +79,6 @@ class PageRunner:
     def _processed(
         self, stateful: Stateful, given: pa.RecordBatch, task: int, state: State
     ) -> Iterator[pa.RecordBatch]:
-        by_column = self._by_column.get(stateful.output.number)
-        if by_column is not None and can_run(given) and by_column.accepts(given):
-            yield from by_column.run(given, task, state)
-            late = finish(stateful, state)
-            if late is not None:
-                yield self._logged(late.row, late_entry(stateful.logger, late), task)
-            return
         page = _page(stateful, given)
         try:
             for results in stateful.operator.process(page.rows, state):
@@ -105,9 +94,9 @@ class PageRunner:
             yield self._logged(page.row(late.row), late_entry(stateful.logger, late), task)
 
     def _keep_columns(self, stateful: Stateful, state: State) -> None:
-        """Put many groups of numbers into columns."""
+        """Put many groups that hold only numbers into columns."""
         operator, groups = stateful.operator, state.get("groups", {})
-        if not isinstance(operator, StreamAggregate) or isinstance(groups, GroupColumns) or len(groups) < MANY_GROUPS:
+        if not isinstance(operator, StreamAggregate) or isinstance(groups, GroupColumns) or len(groups) < BUCKETED_FROM:
             return
         copied = stateful.output.schema.value[: len(operator.columns)]
         if all(call.fold for call, _ in operator.calls) and all(isinstance(each.type, Primitive) for each in copied):

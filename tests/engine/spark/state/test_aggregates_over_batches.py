@@ -196,7 +196,7 @@ def test_aggregates_over_batches_give_the_results_of_single_rows(
         batches, most = some_batches(level, seed)
         monkeypatch.setattr(windows_module, "MOST_ENTRIES", most)
         monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
-        monkeypatch.setattr(page_module, "MANY_GROUPS", 4)
+        monkeypatch.setattr(page_module, "BUCKETED_FROM", 4)
         monkeypatch.setattr(folding_module, "COLUMNS_FROM", (1, 20)[seed % 2])
         runner, plain = PageRunner(level), PageRunner(in_row_forms(level))
         whole, single = through([runner], batches), through([plain], batches)
@@ -238,6 +238,20 @@ def test_late_rows_are_counted(window: str, first: tuple[int, int], count: int, 
     assert (told["kind"], told["record"], cause) == (LATE, str(count), 2)
     assert told["message"].endswith(f"timestamp=[1] window=[{first[0]},{first[1]}] grace=[5] streamTime=[100]")
     assert not any("late" in own for own in state.values() if isinstance(own, dict))
+
+
+def test_parts_of_a_batch_without_null_are_like_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = level_of("one", window="WINDOW TUMBLING (SIZE 1 SECONDS)")
+    ((relation, _),) = level.inputs().items()
+    given = [row for row in some_rows(level, random.Random(1), 300, 5).to_pylist() if _is_whole(row[f"r{relation}"])]
+    rows = pa.RecordBatch.from_pylist(given, schema=level.read())
+    whole = through([PageRunner(level)], [rows])
+    monkeypatch.setattr(windows_module, "MOST_ENTRIES", 70)
+    assert repr(through([PageRunner(level)], [rows])) == repr(whole)
+
+
+def _is_whole(row: dict[str, Any]) -> bool:
+    return bool(row["v"] and row["k"] and row["k"]["K"] is not None)
 
 
 def test_rows_of_many_windows_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

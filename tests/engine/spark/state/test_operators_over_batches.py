@@ -24,8 +24,6 @@ from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
-from kestrel_sql.spark.state import page as page_module
-from kestrel_sql.spark.state import table_aggregate_by_column as aggregate_module
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.page import PageRunner
 from kestrel_sql.types import sql_types as t
@@ -243,7 +241,6 @@ def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
     query: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(codec_module, "BUCKETED_FROM", 4)
-    monkeypatch.setattr(aggregate_module, "MANY_ROWS", 1)
     for seed in seeds:
         random_ = random.Random(seed)
         most = random_.choice([1, 20, 1 << 15])
@@ -267,14 +264,7 @@ def test_operators_over_batches_give_the_outputs_and_state_of_single_rows(
                 windowed=windowed,
                 start=None if start is None else start + 15 * turn,
             )
-            monkeypatch.setattr(page_module, "can_run", lambda rows: False)
-            single = through(plain, rows, stored)
-            monkeypatch.setattr(page_module, "can_run", lambda rows: True)
-            whole = through(runner, rows, stored)
+            single, whole = through(plain, rows, stored), through(runner, rows, stored)
             assert whole[0] == single[0]
             assert in_bytes(whole[1]) == in_bytes(single[1])
-            monkeypatch.setattr(page_module, "can_run", lambda rows: False)
-            folded = through(runner, rows, stored)
-            assert folded[0] == single[0]
-            assert in_bytes(folded[1]) == in_bytes(single[1])
             stored = single[1]

@@ -1,28 +1,17 @@
-"""Rows by ordinal, numbers for keys and the envelope of outputs, for operators that work on whole columns of a page."""
+"""The outputs of the operators of a page with their envelope."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from kestrel_sql.operators.number_columns import Flags, Numbers
+from kestrel_sql.operators.number_columns import Numbers
 from kestrel_sql.operators.operator import MOST_OUTPUTS
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
-from kestrel_sql.spark.io.columns import child_ordinals, ordinal_order, small
-
-MIN_ROWS = 64
-"""From this many rows of a relation on, whole columns are cheaper than single rows."""
-
-MANY_ROWS = 256
-"""From this many rows on, sessions, aggregates of tables and EMIT FINAL are cheaper over columns."""
-
-
-def can_run(rows: pa.RecordBatch) -> bool:
-    """Whether there are enough rows, all with a timestamp."""
-    return rows.num_rows >= MIN_ROWS and not rows.column("ts").null_count
+from kestrel_sql.spark.io.columns import child_ordinals
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +56,7 @@ def enveloped(rows: pa.RecordBatch, made: Made, schema: pa.Schema, task: int) ->
         yield batch.slice(start, MOST_OUTPUTS)
 
 
-def order_of(rows: pa.RecordBatch, usable: Flags) -> Numbers:
-    """The indices of the usable rows in the order of their ordinals."""
-    order = ordinal_order(rows.column("ordinal"))
-    return order[usable[order]]
-
-
 def positions_of(causes: Numbers) -> Numbers:
     """The position of each output among those of its row, from the ascending indices of these rows."""
     found: Numbers = np.arange(len(causes)) - np.searchsorted(causes, causes)
     return found
-
-
-def codes_of(columns: Sequence[pa.Array]) -> Numbers:
-    """A number for each row of key columns, the same for equal keys only."""
-    codes: Numbers = np.zeros(len(columns[0]), np.int64)
-    for child in columns:
-        encoded = child.dictionary_encode(null_encoding="encode")
-        own = encoded.indices.to_numpy()
-        if not codes.any():
-            codes = own
-            continue
-        _, codes = np.unique(codes * np.int64(len(encoded.dictionary)) + own, return_inverse=True)
-    return small(codes)
-
-
-def numbers_of(array: pa.Array) -> Numbers:
-    """The numbers of a column, 0 for NULL."""
-    found: Numbers = (array.fill_null(0) if array.null_count else array).to_numpy()
-    return found
-
-
-def valid(array: pa.Array) -> Flags:
-    """Which values are not NULL."""
-    if not array.null_count:
-        return np.ones(len(array), dtype=bool)
-    found: Flags = array.is_valid().to_numpy(zero_copy_only=False)
-    return found
-
-
-def present(structs: pa.StructArray, part: str) -> Flags:
-    """In which rows of a relation a field of the struct is not NULL."""
-    return valid(structs) & valid(structs.field(part))
