@@ -112,7 +112,7 @@ def test_the_driver_of_cube(server: Running, tmp_path: Path) -> None:
 def test_the_crate_ksqldb(server: Running, tmp_path: Path) -> None:
     said = told(
         *("cargo", "run", "--quiet", "--manifest-path", CLIENTS / "crate" / "Cargo.toml", "--"),
-        server.url.removeprefix("http://"),,
+        server.url.removeprefix("http://"),
         env={"CARGO_TARGET_DIR": str(tmp_path)},
     )
     assert said == {"streams": ["CRATE_TRIPS"], "fields": ["ID", "FARE"], "trips": [[1, 2.5], [2, 3.5]]}
