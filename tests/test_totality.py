@@ -20,7 +20,6 @@ from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import load_plan
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.plan.table import COMMANDS, STEPS
 from kestrel_sql.planner.config import Config
@@ -109,7 +108,7 @@ def test_functions_give_what_they_gave_to_stored_plans(area: str) -> None:
         for statement in load_plan(stored.plan_file.read_text(encoding="utf-8")).statements:
             command, query = statement.ddl_command, statement.query_plan
             if query is not None and isinstance(command, CreateStreamV1 | CreateTableV1):
-                found = result_schema(query.physical_plan, types.of)
+                found = query.physical_plan.result_schema(types.of)
                 assert sorted(map(str, found.columns)) == sorted(map(str, command.schema.columns)), stored.folder
                 checked += 1
     assert checked > 20

@@ -137,7 +137,7 @@ def _member(field: Field[Any], annotation: Any) -> Member:
     if field.name in _BY_NAME:
         name, wire = _BY_NAME[field.name]
         return Member(field.name, (name,), wire, True, None)
-    name = field.metadata.get("json", camel_case(field.name))
+    name = json_name(field)
     bare, nullable = _without_none(annotation)
     default = None if field.default is MISSING else field.default
     is_required = field.default is MISSING and not nullable
@@ -147,6 +147,11 @@ def _member(field: Field[Any], annotation: Any) -> Member:
 def ignored_fields(cls: Any) -> tuple[str, ...]:
     """The JSON fields of the dataclass `cls` that are read and checked, but not kept."""
     return tuple(_IGNORED.get(cls, {}))
+
+
+def json_name(field: Field[Any]) -> str:
+    """Return the name of a field of a dataclass in JSON."""
+    return str(field.metadata.get("json", camel_case(field.name)))
 
 
 def camel_case(name: str) -> str:
