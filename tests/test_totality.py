@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -58,6 +59,15 @@ def test_a_builder_takes_as_many_inputs_as_its_step_has() -> None:
     for step, builder in BUILDERS.items():
         inputs = len(inspect.signature(builder).parameters) - 2
         assert inputs == sum(hint is Step for hint in get_type_hints(step).values()), step.__name__
+
+
+def test_what_a_step_says_of_itself_fits_its_fields() -> None:
+    for step in STEPS.values():
+        inputs = sum(hint is Step for hint in get_type_hints(step).values())
+        assert inputs == 1 or step.schema is not Step.schema, f"{step.__name__} has no rule of schemas"
+        assert inputs == 1 or not (step.passive or step.row_by_row), step.__name__
+        assert set(step.kept or ()) <= {each.name for each in fields(step)}, step.__name__
+        assert not (step.passive and step.kept), step.__name__
 
 
 def test_every_command_is_named_as_its_tag() -> None:
