@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -18,6 +18,19 @@ Row = tuple[Any, ...]
 
 Decoder = Callable[[bytes | None], Row | None]
 Encoder = Callable[[Row | None], bytes | None]
+
+Arrow = Any
+"""An array or a type of Arrow, which is imported where it is first used: a shell needs none."""
+
+BulkDecoder = Callable[[Arrow], list[Arrow]]
+"""Decodes the bytes of records, none of them null, to one array per column.
+
+Raises:
+    NotPlainError: a record needs the row codec.
+"""
+
+BulkEncoder = Callable[[Sequence[Arrow]], Arrow]
+"""Encodes one array per column to the bytes of records, NULL for tombstones; raises as `BulkDecoder` does."""
 
 
 class Side(Enum):
@@ -51,14 +64,6 @@ class SerdeSpec:
     def subject(self) -> str:
         """The subject in the schema registry."""
         return f"{self.topic}-{self.side.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """Creates the decoder and the encoder of a format for a spec."""
-
-    decoder: Callable[[SerdeSpec], Decoder]
-    encoder: Callable[[SerdeSpec], Encoder]
 
 
 _UNFIT = "A value does not fit the format or its column"

@@ -11,10 +11,10 @@ from decimal import Decimal
 from typing import Any
 
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.capabilities import FULL_NAME
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect.codec import SchemaCodec
-from kestrel_sql.formats.delimited import first_record
+from kestrel_sql.formats.known.delimited import first_record
+from kestrel_sql.formats.properties import FULL_NAME
 from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe

@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import FormatError, SerdeError, did_you_mean
-from kestrel_sql.formats.delimited import reader
+from kestrel_sql.formats.known.delimited import reader
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
