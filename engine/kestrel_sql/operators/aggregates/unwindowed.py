@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.aggregates.folding import Folding, only_usable, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
-from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.aggregates.groups import Calls, Columns, result
+from kestrel_sql.operators.group import TIMESTAMP
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
 from kestrel_sql.operators.state_codec import homes_of
 
 
@@ -39,6 +40,11 @@ class StreamAggregate:
             home[name] = group
         results = folding.results(at, folding.times, range(len(at)), folding.previous() if self.with_old else None)
         yield from folding.checked(results)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group."""
+        for key, group in state.get("groups", {}).items():
+            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +104,8 @@ class TableAggregate:
         results = folding.results(causes, times, now, before)
         results.keys = keys
         yield from folding.checked(results)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group."""
+        for key, group in state.get("groups", {}).items():
+            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
