@@ -10,8 +10,8 @@ from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Entry, Indices, Log, Part, Rows
 from kestrel_sql.expressions.columns import Array, Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
-from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.expressions.user_calls import UserFunctionError
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.functions.bind.nodes import Bound

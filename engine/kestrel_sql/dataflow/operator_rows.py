@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import EncodedKey
+from kestrel_sql.dataflow.key_bytes import EncodedKey
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, NumberCells, Part, Rows, numbered
 from kestrel_sql.operators.late_rows import Late, take

@@ -19,7 +19,7 @@ from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe
 from kestrel_sql.formats.table import decoder as table_decoder
-from kestrel_sql.java.regex.calls import groups
+from kestrel_sql.java.regex.timed_matching import groups
 
 SCHEMA = "schema"
 """The format property with an inline schema, given in the statement itself."""

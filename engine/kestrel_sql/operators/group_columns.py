@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.number_columns import Numbers, States, Values
 
 _KEY = [pa.binary(), pa.uint32()]

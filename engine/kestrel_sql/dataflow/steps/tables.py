@@ -9,7 +9,7 @@ from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projec
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.steps.streams import kept_keys, listed_text, selected_text
-from kestrel_sql.dataflow.tables import with_old_rows
+from kestrel_sql.dataflow.table_operators import with_old_rows
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.format.statements import format_expression
 

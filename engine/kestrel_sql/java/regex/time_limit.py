@@ -15,7 +15,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from kestrel_sql.java.regex.helper import call_in_helper
+from kestrel_sql.java.regex.match_process import call_in_helper
 from kestrel_sql.systems import HAS_TIMER, at_fork_in_child
 
 TICK = 0.1

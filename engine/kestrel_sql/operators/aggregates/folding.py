@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from kestrel_sql.functions.declaration import Aggregator
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, failure_of
-from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, failure_of
+from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.operator import Batch, KeyBytes, OwnColumn, Ref, Results, RowError, State
 
 COLUMNS_FROM = 256

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, result
-from kestrel_sql.operators.group import TIMESTAMP
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
+from kestrel_sql.operators.group_state import TIMESTAMP
 from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry, Window
 
 Session = list[Any]

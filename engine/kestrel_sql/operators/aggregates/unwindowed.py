@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.aggregates.folding import Folding, only_usable, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, result
-from kestrel_sql.operators.group import TIMESTAMP
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
+from kestrel_sql.operators.group_state import TIMESTAMP
 from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
 from kestrel_sql.operators.state_codec import homes_of
 

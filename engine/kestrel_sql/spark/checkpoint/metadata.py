@@ -16,8 +16,8 @@ from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement, engine_version
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
-from kestrel_sql.spark.compat import FIRST_RELEASE, is_older, minor_release
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.releases import FIRST_RELEASE, is_older, minor_release
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
 from kestrel_sql.spark.state.packing import task_pages
 from kestrel_sql.spark.state.widening import widenings

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from kestrel_sql.arrow.columns import to_array, to_list, to_rows
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import EncodedKey
+from kestrel_sql.dataflow.key_bytes import EncodedKey
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.column_folds import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
-from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, number_column, objects_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.envelope import struct_column

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import key_decoder
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.key_bytes import key_decoder
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin

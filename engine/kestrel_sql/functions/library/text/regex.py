@@ -8,7 +8,7 @@ from typing import Any
 from kestrel_sql.arrow import late
 from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.functions.values.size_limits import MAX_SIZE
-from kestrel_sql.java.regex import calls
+from kestrel_sql.java.regex import timed_matching
 
 _TEXTS = "pattern STRING, input STRING"
 
@@ -40,7 +40,7 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 
     Example: REGEXP_EXTRACT('(.*) (.*)', 'hello there', 2) -> 'there'
     """
-    found: str | None = calls.extract(pattern, value, group)
+    found: str | None = timed_matching.extract(pattern, value, group)
     return found
 
 
@@ -66,7 +66,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
 
     Example: REGEXP_EXTRACT_ALL('a(b)?', 'ab a', 1) -> ARRAY['b', NULL]
     """
-    found: list[str | None] | None = calls.extract_all(pattern, value, group)
+    found: list[str | None] | None = timed_matching.extract_all(pattern, value, group)
     return found
 
 
@@ -80,7 +80,7 @@ def _replace_columns(texts: Any, pattern: Any, replacement: Any) -> Any:
 
 
 def _is_empty(pattern: str) -> bool:
-    return calls.is_match(pattern, "")  # type: ignore[no-any-return]
+    return timed_matching.is_match(pattern, "")  # type: ignore[no-any-return]
 
 
 @scalar("(str STRING, regexp STRING, newStr STRING) -> STRING", display_name="regexp_replace", columns=_replace_columns)
@@ -91,7 +91,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
 
     Example: REGEXP_REPLACE('a1b22', '(\d+)', '<$1>') -> 'a<1>b<22>'
     """
-    replaced: str = calls.replace(value, pattern, replacement, MAX_SIZE)
+    replaced: str = timed_matching.replace(value, pattern, replacement, MAX_SIZE)
     return replaced
 
 
@@ -107,5 +107,5 @@ def regexp_split_to_array(value: str, pattern: str) -> list[str]:
 
     Example: REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+') -> ARRAY['a', 'b', 'c']
     """
-    parts: list[str] = calls.split_text(value, pattern)
+    parts: list[str] = timed_matching.split_text(value, pattern)
     return parts

@@ -6,7 +6,7 @@ from typing import Any
 
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.declaration import Aggregator
-from kestrel_sql.operators.group import COLUMNS, STATES, Group
+from kestrel_sql.operators.group_state import COLUMNS, STATES, Group
 from kestrel_sql.operators.operator import Value
 
 Columns = tuple[int, ...]

@@ -79,7 +79,7 @@ def main() -> None:
     """Answer calls, a line of JSON each, until there are no more."""
     # This module is below those of the functions.
     time_limit = import_module("kestrel_sql.java.regex.time_limit")
-    import_module("kestrel_sql.java.regex.calls")
+    import_module("kestrel_sql.java.regex.timed_matching")
     sys.stdout.write("\n")
     sys.stdout.flush()
     for line in sys.stdin:
