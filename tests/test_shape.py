@@ -46,6 +46,11 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def test_no_module_of_the_product_is_called_as_a_test() -> None:
+    product = [path for path in MODULES if not path.is_relative_to(ROOT / "tests")]
+    assert [name(path) for path in product if path.name.startswith("test_")] == []
+
+
 @pytest.mark.parametrize("path", PACKAGES, ids=name)
 def test_an_init_module_holds_one_docstring_of_one_line(path: Path) -> None:
     body = ast.parse(path.read_text(encoding="utf-8")).body
