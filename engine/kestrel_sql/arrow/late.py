@@ -19,7 +19,7 @@ class Late:
         return found
 
 
-def later(module: Any, name: str) -> Callable[..., Any]:
+def later(module: object, name: str) -> Callable[..., Any]:
     """Return a function of one of these modules before it is imported."""
     return lambda *given: getattr(module, name)(*given)
 

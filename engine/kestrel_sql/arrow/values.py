@@ -31,7 +31,7 @@ def _with_key(mapping: Mapping[Any, Any], null: str | None) -> Mapping[Any, Any]
     return {key: value for key, value in named.items() if key is not None}
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 

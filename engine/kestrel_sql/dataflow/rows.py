@@ -60,7 +60,9 @@ class Cells(Protocol):
         """
         ...
 
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+    def pick(
+        self, sources: Sequence[Columns], more: Sequence[Sequence[object]], at: Indices, columns: Schema
+    ) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1.
 
         The first of these columns is this one. `columns` are their names and types.
@@ -101,7 +103,9 @@ class Listed:
 
         return column_of(self.values(), kind)
 
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+    def pick(
+        self, sources: Sequence[Columns], more: Sequence[Sequence[object]], at: Indices, columns: Schema
+    ) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
         found = []
         for place in range(len(columns)):
@@ -274,7 +278,7 @@ class Rows:
             positions=None if self.positions is None else [self.positions[each] for each in kept],
         )
 
-    def where(self, kept: Sequence[Any]) -> Rows:
+    def where(self, kept: Sequence[object]) -> Rows:
         """Return the rows that are kept."""
         found = Chosen(at for at, keep in enumerate(kept) if keep)
         return self if len(found) == self.size else self.take(found)

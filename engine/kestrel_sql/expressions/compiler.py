@@ -168,7 +168,7 @@ class _ColumnBody:
         return self.body(*given) if any(_is_array(each) or callable(each) for each in given) else None
 
 
-def _is_array(given: Any) -> bool:
+def _is_array(given: object) -> bool:
     return isinstance(given, late.pa.Array)
 
 
@@ -213,12 +213,12 @@ def _is_sure(evaluate: Evaluate) -> bool:
 
 
 def mapped(
-    body: Callable[..., Any],
+    body: Callable[..., object],
     operands: Sequence[Column],
     failures: Failures,
     nulls: Nulls | None,
     *,
-    without: Any = None,
+    without: object = None,
     retry: bool = True,
 ) -> Column:
     """Apply a function of values to each row.
@@ -257,10 +257,10 @@ def mapped(
     return found
 
 
-def _checked(body: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(body: Callable[..., object]) -> Callable[..., Any]:
     """Count what a function makes as work for one request."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: object) -> Any:
         found = body(*values)
         check_made(found, values)
         return found
@@ -457,7 +457,7 @@ class _Lambda:
     def of_row(self, columns: Columns, at: int) -> Callable[..., Any]:
         """Return the lambda of a row as a function, which evaluates its body for each call."""
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: object) -> Any:
             check_work()
             failures: Failures = {}
             (value,) = self._over(columns, (at,), (arguments,), failures)
@@ -479,7 +479,7 @@ class _Lambda:
 
         return call
 
-    def over(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+    def over(self, columns: Columns, calls: Sequence[Sequence[tuple[object, ...]]]) -> Column:
         """Return the lambdas of all rows as functions that give what their calls give, in this order.
 
         Much cheaper than a call at a time, where it is known what each row will call its lambda with. If one takes too
@@ -491,7 +491,7 @@ class _Lambda:
             return [self.of_row(columns, at) for at in range(columns.size)]
         return [_replay(islice(results, len(each))) for each in calls]
 
-    def _results(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+    def _results(self, columns: Columns, calls: Sequence[Sequence[tuple[object, ...]]]) -> Column:
         rows = [at for at, each in enumerate(calls) for _ in each]
         every = [arguments for each in calls for arguments in each]
         found: Column = []
@@ -505,7 +505,7 @@ class _Lambda:
         return found
 
     def _over(
-        self, columns: Columns, rows: Sequence[int], calls: Sequence[tuple[Any, ...]], failures: Failures
+        self, columns: Columns, rows: Sequence[int], calls: Sequence[tuple[object, ...]], failures: Failures
     ) -> Column:
         variables = dict(zip(self._parameters, map(list, zip(*calls, strict=True)), strict=True))
         return self._body(columns.repeated(rows, variables), failures)
@@ -528,10 +528,10 @@ _CALLS = 10_000
 """How many calls of a lambda are evaluated at once."""
 
 
-def _replay(results: Iterable[Any]) -> Callable[..., Any]:
+def _replay(results: Iterable[object]) -> Callable[..., Any]:
     values = iter([*results])
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         value = next(values)
         if isinstance(value, Exception):
             raise value
@@ -598,14 +598,14 @@ def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: E
         return _columnar(values, _column_body(compared_columns(op, of_left, of_right), [left, right]))
     distinct = op is ComparisonOp.IS_DISTINCT_FROM
 
-    def body(first: Any, second: Any) -> bool:
+    def body(first: object, second: object) -> bool:
         return (first is not second) is distinct if first is None or second is None else test(first, second)
 
     return _mapped(body, [left, right], Nulls.BODY)
 
 
 def _from_the_left(
-    body: Callable[[Any, Any], Any], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: Any
+    body: Callable[[Any, Any], object], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: object
 ) -> Evaluate:
     """Apply a body; the result is `without` for NULL on the left: Java leaves the right side alone then."""
 
@@ -658,7 +658,7 @@ def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
         known = frozenset(constants) - {None}
         return _applied(bound, options, known.__contains__, [operand], Nulls.BODY, contained_columns(of, known))
 
-    def body(value: Any, *items: Any) -> bool:
+    def body(value: object, *items: object) -> bool:
         return value is not None and any(
             item is not None and equal(value, item) for equal, item in zip(equalities, items, strict=True)
         )
@@ -778,10 +778,10 @@ def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
-    def build(*parts: Any) -> dict[Any, Any]:
+    def build(*parts: object) -> dict[Any, Any]:
         return hash_map(dict(zip(parts[::2], parts[1::2], strict=True)))
 
-    def columns(kind: Any, *parts: Array) -> Array | None:
+    def columns(kind: object, *parts: Array) -> Array | None:
         if any(map(_is_array, parts[::2])):
             return None
         places = hash_map({key.as_py(): at for at, key in enumerate(parts[::2])})
@@ -799,7 +799,7 @@ def _(node: e.StructConstructor, bound: Bound, options: Options) -> Evaluate:
 
 
 def _constructed(
-    bound: Bound, options: Options, build: Callable[..., Any], columns: Callable[..., Array | None]
+    bound: Bound, options: Options, build: Callable[..., object], columns: Callable[..., Array | None]
 ) -> Evaluate:
     """A constructor: each item has its own error scope."""
     items = [scoped(child, compile_expression(child, options), options) for child in bound.children]
@@ -852,7 +852,7 @@ def _(node: e.Dereference, bound: Bound, options: Options) -> Evaluate:
 def _applied(
     bound: Bound,
     options: Options,
-    body: Callable[..., Any],
+    body: Callable[..., object],
     operands: Sequence[Evaluate],
     nulls: Nulls | None,
     columns: Callable[..., Array | None] | None = None,
@@ -877,7 +877,7 @@ def _folded(bound: Bound, operands: Sequence[Evaluate], evaluate: Evaluate) -> E
     return evaluate
 
 
-def _mapped(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
+def _mapped(body: Callable[..., object], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
     if len(operands) == 1:
         (only,) = operands
         return lambda columns, failures: mapped(body, [only(columns, failures)], failures, nulls)
@@ -921,7 +921,7 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     return _Step(run, _column_body(columns_body, others, required), others)
 
 
-def _with_calls(others: Sequence[Evaluate], body: Callable[..., Any], calls_of: Calls) -> _Run:
+def _with_calls(others: Sequence[Evaluate], body: Callable[..., object], calls_of: Calls) -> _Run:
     """A call of a function whose first argument says what it calls each of the others, which are lambdas, with."""
     lambdas = [each for each in others if isinstance(each, _Lambda)]
 

@@ -68,7 +68,7 @@ def _written(of: SqlType | None) -> Callable[[Any], Any] | None:
             return None
 
 
-def _unless_null(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unless_null(change: Callable[[Any], object]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else change(value)
 
 
@@ -89,7 +89,7 @@ class TableCall:
     def __reduce__(self) -> tuple[Any, ...]:
         return TableCall, (self.bound, self.settings)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Return the list for one row."""
         if any(needed and value is None for needed, value in zip(self.bound.required, arguments, strict=False)):
             raise ValueError("an argument is NULL")

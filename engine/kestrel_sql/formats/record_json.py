@@ -15,7 +15,7 @@ from kestrel_sql.formats.spelling import TEXT, Spelling, as_text, to_connect
 from kestrel_sql.formats.table import format_of
 
 
-def from_json_form(spec: SerdeSpec, value: Any) -> bytes | None:
+def from_json_form(spec: SerdeSpec, value: object) -> bytes | None:
     """Encode the key or value of an input record; numbers are int or `decimal.Decimal`, None becomes null bytes.
 
     Raises:
@@ -53,7 +53,7 @@ def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
         ) from error
 
 
-def _write_inline(spec: SerdeSpec, value: Any) -> bytes:
+def _write_inline(spec: SerdeSpec, value: object) -> bytes:
     own = messages.inline_codec(spec)
     return messages.frame_body(spec, own.write(to_connect(own.schema, value)))
 

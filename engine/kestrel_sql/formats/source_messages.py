@@ -159,7 +159,7 @@ def _reject_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _write_json(value: Any) -> str:
+def _write_json(value: object) -> str:
     match value:
         case dict():
             return "{" + ",".join(f"{_quoted(name)}:{_write_json(value[name])}" for name in sorted(value)) + "}"

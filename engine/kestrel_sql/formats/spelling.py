@@ -29,7 +29,7 @@ class Spelling:
     read: Callable[[SerdeSpec, bytes], Any]
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """Return a JSON value that has to be a string.
 
     Raises:
@@ -49,7 +49,7 @@ TEXT = Spelling(lambda spec, value: as_text(value).encode(), lambda spec, data: 
 """The record is a text, which the case has as a string."""
 
 
-def _write_framed(spec: SerdeSpec, value: Any) -> bytes:
+def _write_framed(spec: SerdeSpec, value: object) -> bytes:
     language = language_for(spec.format)
     latest = spec.schemas.latest_of(spec.subject)
     schema = framed.sink_schema(spec) if latest is None or latest.format is not language.format else latest
@@ -101,7 +101,7 @@ def _map(schema: ConnectSchema, value: Any) -> dict[Any, Any]:
     }
 
 
-def _decimal(schema: ConnectSchema, value: Any) -> Decimal:
+def _decimal(schema: ConnectSchema, value: object) -> Decimal:
     if isinstance(value, str):
         value = Decimal(value)
     if not isinstance(value, Decimal):
@@ -109,7 +109,7 @@ def _decimal(schema: ConnectSchema, value: Any) -> Decimal:
     return fit_decimal(value, schema.precision, schema.scale)
 
 
-def _scalar(kind: Kind, value: Any) -> Any:
+def _scalar(kind: Kind, value: object) -> Any:
     text = value if isinstance(value, str) else json_text.write_compact(value)
     match kind:
         case Kind.STRING:

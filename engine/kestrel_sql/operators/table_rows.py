@@ -105,7 +105,7 @@ def _(operator: TableJoin, state: State, keys: SerialisedKeys, windowed: bool) -
             yield StoredRow(key, value, max(left[1], right[1]), window)
 
 
-def _selected(rows: Mapping[bytes, Any], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
+def _selected(rows: Mapping[bytes, object], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
     if keys is None:
         yield from rows.items()
         return
@@ -115,7 +115,7 @@ def _selected(rows: Mapping[bytes, Any], keys: SerialisedKeys) -> Iterator[tuple
 
 
 def _split_keys(
-    rows: Mapping[bytes, Any], keys: SerialisedKeys, windowed: bool
+    rows: Mapping[bytes, object], keys: SerialisedKeys, windowed: bool
 ) -> Iterator[tuple[bytes, bytes, Window | None]]:
     """Yield the row key, the key and the window of each wanted row; a windowed row key is the key, then the bounds."""
     if not windowed:

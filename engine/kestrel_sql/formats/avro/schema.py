@@ -34,7 +34,7 @@ _CONNECT_TYPES = {"int8": Kind.INT8, "int16": Kind.INT16}
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def resolve_names(schema: Any, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
+def resolve_names(schema: object, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
     """Replace every reference to a named type by its definition.
 
     Raises:
@@ -180,7 +180,7 @@ def _array(item: Any) -> ConnectSchema:
     return ConnectSchema(Kind.ARRAY, item=to_connect(item))
 
 
-def _with_default(connect: ConnectSchema, schema: Any, default: Any) -> ConnectSchema:
+def _with_default(connect: ConnectSchema, schema: object, default: object) -> ConnectSchema:
     """Add a default, given as Avro's JSON for values of `schema`; null is none."""
     return connect if default is None or connect.optional else replace(connect, default=default_of(schema, default))
 
@@ -228,7 +228,7 @@ def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, 
     return {"type": "record", "name": name, **space, "fields": members, "connect.name": _qualified(name, namespace)}
 
 
-def _logical(plain: str, kind: str, logical: str, **more: Any) -> dict[str, Any]:
+def _logical(plain: str, kind: str, logical: str, **more: object) -> dict[str, Any]:
     return {
         "type": plain,
         **more,

@@ -39,7 +39,7 @@ def _failing(message: str) -> Callable[[Row], Any]:
 def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:
     convert = _converter(sql_type, target, name)
 
-    def write(value: Any) -> Any:
+    def write(value: object) -> Any:
         if value is not None:
             return value if convert is None else convert(value)
         if target.default is not Missing.MISSING:

@@ -78,7 +78,7 @@ def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
     return target, scope
 
 
-def _convert(schema: Any, scope: _Scope, depth: int) -> ConnectSchema:
+def _convert(schema: object, scope: _Scope, depth: int) -> ConnectSchema:
     if depth > MAX_DEPTH:
         raise FormatError("JSON schema is recursive or too deeply nested")
     if next(scope.parts) > MAX_PARTS:
@@ -110,7 +110,7 @@ def _choice(branches: list[Any], scope: _Scope, depth: int) -> ConnectSchema:
     return connect.as_optional() if len(others) < len(branches) else connect
 
 
-def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> ConnectSchema:
+def _plain(schema: dict[str, Any], kind: object, scope: _Scope, depth: int) -> ConnectSchema:
     if kind == "array":
         return _array(schema, scope, depth)
     if kind == "object":

@@ -105,7 +105,7 @@ def _check(columns: Columns) -> str | None:
     return f"The 'KAFKA' format does not support type '{base_name(unsupported.type)}'" if unsupported else None
 
 
-def _write_case(spec: SerdeSpec, value: Any) -> bytes:
+def _write_case(spec: SerdeSpec, value: object) -> bytes:
     sql_type = spec.columns[0].type if spec.columns else BYTES
     write = PRIMITIVES[sql_type][1]
     if sql_type == STRING:

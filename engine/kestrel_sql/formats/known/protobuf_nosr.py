@@ -83,7 +83,7 @@ def encoder(spec: SerdeSpec) -> Encoder:
     return guard_encoder(spec, encode)
 
 
-def _write_case(spec: SerdeSpec, value: Any) -> bytes:
+def _write_case(spec: SerdeSpec, value: object) -> bytes:
     codec, schema = open_spec(spec)
     converted = to_connect(schema, value)
     return codec.write({BARE: converted} if is_bare(spec) else converted)

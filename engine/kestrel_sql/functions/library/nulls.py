@@ -9,12 +9,12 @@ from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import equality_key
 
 
-def _coalesce_columns(*arrays: Any) -> Any:
+def _coalesce_columns(*arrays: object) -> Any:
     return late.pc.coalesce(*arrays)
 
 
 @scalar("(first T, others T...) -> T", nulls=Nulls.BODY, columns=_coalesce_columns)
-def coalesce(first: Any, *others: Any) -> Any:
+def coalesce(first: object, *others: object) -> Any:
     """Return the first argument that is not NULL; all arguments have one type.
 
     Example: COALESCE(CAST(NULL AS STRING), 'b', 'c') -> 'b'
@@ -26,7 +26,7 @@ def coalesce(first: Any, *others: Any) -> Any:
 
 
 @scalar("(expression T, altValue T) -> T", nulls=Nulls.BODY, columns=_coalesce_columns)
-def ifnull(value: Any, fallback: Any) -> Any:
+def ifnull(value: object, fallback: object) -> Any:
     """Return `expression`, or `altValue` if it is NULL.
 
     Example: IFNULL(CAST(NULL AS INT), 3) -> 3
@@ -42,7 +42,7 @@ def _nullif_columns(array: Any, unwanted: Any) -> Any:
 
 
 @scalar("(expr1 T, expr2 T) -> T", nulls=Nulls.BODY, columns=_nullif_columns)
-def nullif(value: Any, unwanted: Any) -> Any:
+def nullif(value: object, unwanted: object) -> Any:
     """Return NULL if the arguments are equal, else `expr1`.
 
     Example: NULLIF('n/a', 'n/a') -> NULL
@@ -51,7 +51,7 @@ def nullif(value: Any, unwanted: Any) -> Any:
 
 
 @scalar("(keyColumn T) -> T", nulls=Nulls.BODY, columns=lambda array: array)
-def as_value(column: Any) -> Any:
+def as_value(column: object) -> Any:
     """Return `keyColumn` unchanged; in a projection this copies a key column into the value.
 
     Example: AS_VALUE(7) -> 7

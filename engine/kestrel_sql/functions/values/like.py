@@ -30,7 +30,7 @@ def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
     return re.compile(f"{first}{searched}{_ANY}*{middle[-1]}")
 
 
-def like_columns(array: Any, pattern: Any) -> Any:
+def like_columns(array: object, pattern: object) -> Any:
     """Match a whole column with a constant pattern; on one line of ASCII Arrow's LIKE is the same."""
     if not isinstance(pattern, late.pa.Scalar) or "\\" in pattern.as_py() or not late.texts.is_plain(array, pattern):
         return None

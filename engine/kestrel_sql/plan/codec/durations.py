@@ -44,7 +44,7 @@ _NANOS = decimal.Decimal("1E-9")
 _MAX_DIGITS = 28
 
 
-def _duration(value: Any, path: str) -> int:
+def _duration(value: object, path: str) -> int:
     """Read seconds, a number or an ISO-8601 string, into whole ms; fractions of a ms are cut off, as Java does."""
     seconds = _iso_seconds(string(value, path), path) if isinstance(value, str) else _seconds(value, path)
     if not 0 <= seconds <= LONG_MAX // 1000:
@@ -53,7 +53,7 @@ def _duration(value: Any, path: str) -> int:
     return int(seconds.scaleb(3))
 
 
-def _seconds(value: Any, path: str) -> decimal.Decimal:
+def _seconds(value: object, path: str) -> decimal.Decimal:
     if isinstance(value, float):
         value = decimal.Decimal(repr(value))
     if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
@@ -85,7 +85,7 @@ DURATION = Wire(_duration, _write_duration)
 """A duration: seconds with nine decimals in JSON, even in fields named `…Millis`; integer ms in Python."""
 
 
-def _time_span(value: Any, path: str) -> TimeSpan:
+def _time_span(value: object, path: str) -> TimeSpan:
     document = mapping(value, path)
     only(document, ("value", "timeUnit"), path)
     unit = string(required(document, "timeUnit", path), f"{path}.timeUnit")
@@ -103,7 +103,7 @@ _WINDOW_TYPE = choice(WindowType)
 _LENGTHS = {WindowType.TUMBLING: ("size",), WindowType.HOPPING: ("size", "advanceBy"), WindowType.SESSION: ("gap",)}
 
 
-def _window_expression(value: Any, path: str) -> WindowExpression:
+def _window_expression(value: object, path: str) -> WindowExpression:
     if isinstance(value, str):
         return WindowExpression(parsed(parse_window, value, path, "a window"))
     document = mapping(value, path)

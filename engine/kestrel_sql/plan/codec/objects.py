@@ -72,7 +72,7 @@ def object_wire(cls: type[Any]) -> Wire:
 def tagged(table: Mapping[str, type[Any]]) -> Wire:
     """Codec of the classes in `table`; the field `@type` selects the class."""
 
-    def decode(value: Any, path: str) -> Any:
+    def decode(value: object, path: str) -> Any:
         document = mapping(value, path)
         tag = string(required(document, "@type", path), f"{path}.@type")
         if tag not in table:
@@ -115,7 +115,7 @@ def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
     return member.default
 
 
-def encode_object(value: Any) -> dict[str, Any]:
+def encode_object(value: object) -> dict[str, Any]:
     """Write the fields of a dataclass as JSON values; None becomes null."""
     cls: Any = type(value)
     document: dict[str, Any] = {}
@@ -160,13 +160,13 @@ def camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
+def _without_none(annotation: object) -> tuple[Any, bool]:
     if get_origin(annotation) not in (Union, types.UnionType) or type(None) not in get_args(annotation):
         return annotation, False
     return functools.reduce(operator.or_, (arg for arg in get_args(annotation) if arg is not type(None))), True
 
 
-def _wire(name: str, annotation: Any) -> Wire:
+def _wire(name: str, annotation: object) -> Wire:
     if name.endswith("_ms"):
         return DURATION
     if name == "start_offsets":
@@ -185,7 +185,7 @@ def _wire(name: str, annotation: Any) -> Wire:
 def _single(key: str) -> Wire:
     """Codec of a string that is written as an object with `key` as its only field."""
 
-    def decode(value: Any, path: str) -> str:
+    def decode(value: object, path: str) -> str:
         document = mapping(value, path)
         only(document, (key,), path)
         return string(required(document, key, path), f"{path}.{key}")

@@ -147,7 +147,7 @@ class Lease:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _in_use(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
+    def _in_use(self, holder: Mapping[str, object]) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self.checkpoint} is in use by another kestrel run ({_name(holder)})", hint=_USE_ANOTHER
         )
@@ -199,5 +199,5 @@ def _owner() -> Mapping[str, Any]:
     return {"process": os.getpid(), "host": os.uname().nodename, "owner": uuid4().hex}
 
 
-def _name(holder: Mapping[str, Any]) -> str:
+def _name(holder: Mapping[str, object]) -> str:
     return f"process {holder['process']} on {holder['host']}" if {"process", "host"} <= holder.keys() else "starting"

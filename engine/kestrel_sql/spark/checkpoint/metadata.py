@@ -34,11 +34,11 @@ _FIELDS = {name: field for field, name in _NAMES.items()}
 """Names in the file that differ from those of the fields."""
 
 
-def _is_list(found: Any, fits: Callable[[Any], bool]) -> bool:
+def _is_list(found: object, fits: Callable[[Any], bool]) -> bool:
     return isinstance(found, list) and all(map(fits, found))
 
 
-def _is_count(found: Any) -> bool:
+def _is_count(found: object) -> bool:
     return type(found) is int and found > 0
 
 

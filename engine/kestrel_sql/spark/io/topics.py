@@ -285,7 +285,7 @@ def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
     return [(at, entry) for at, entries in enumerate(log.to_pylist()) for entry in entries or ()]
 
 
-def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, object]]]) -> pa.RecordBatch:
     about = batch.select(["q", "ordinal", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
     rows = [
         {

@@ -16,7 +16,7 @@ from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.aggregates.column_folds import Folded, Segments, fold_rows, greatest
 from kestrel_sql.operators.aggregates.unwindowed import TableAggregate
 from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
-from kestrel_sql.operators.number_columns import Flags, Numbers, Values, columns_of, number_column, objects_of
+from kestrel_sql.operators.number_columns import Flags, NumberColumn, Numbers, columns_of, number_column, objects_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.columns import rows_at
@@ -58,9 +58,9 @@ class _Steps:
     stored: Sequence[Group | None]
     exists: Flags
 
-    def column(self, numbers: Numbers, known: Flags) -> Values:
+    def column(self, numbers: Numbers, known: Flags) -> NumberColumn:
         """An argument of an aggregate; what changes nothing counts as NULL."""
-        return Values(numbers, known & (self.enters | self.exists), np.where(self.enters, 1, -1))
+        return NumberColumn(numbers, known & (self.enters | self.exists), np.where(self.enters, 1, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ColumnTableAggregate:
         times = chosen.column("ts").to_numpy()[steps.causes]
         applied = steps.enters | steps.exists
         stored = columns_of([None if group is None else group[TIMESTAMP] for group in steps.stored])
-        latest = greatest(stored, Values(times, applied), steps.rows)
+        latest = greatest(stored, NumberColumn(times, applied), steps.rows)
         after = latest.after
         made = Made(
             self._output.number,
@@ -152,7 +152,7 @@ class ColumnTableAggregate:
             exists=held[segments.groups] | (earlier > 0),
         )
 
-    def _folded(self, steps: _Steps, at: int) -> tuple[Values, Folded]:
+    def _folded(self, steps: _Steps, at: int) -> tuple[NumberColumn, Folded]:
         """The results of an aggregate before the first step of each group, and after each step."""
         aggregator, arguments = self._operator.calls[at]
         assert aggregator.fold is not None  # noqa: S101 - `column_table_aggregate` checks it
@@ -166,7 +166,9 @@ class ColumnTableAggregate:
         first = number_column([aggregator.result(state) for state in states])
         return first, fold_rows(aggregator.fold, columns_of(states), steps.column(numbers, known), steps.rows)
 
-    def _structs(self, steps: _Steps, changes: _Changes, folded: Sequence[tuple[Values, Folded]]) -> pa.StructArray:
+    def _structs(
+        self, steps: _Steps, changes: _Changes, folded: Sequence[tuple[NumberColumn, Folded]]
+    ) -> pa.StructArray:
         """The struct column of the results."""
         kind = self._made.field(struct_column(self._output.number)).type
         key = steps.keys.take(pa.array(changes.last))
@@ -181,7 +183,7 @@ class ColumnTableAggregate:
         return pa.StructArray.from_arrays([parts[field.name] for field in kind], fields=list(kind))
 
     def _results(
-        self, columns: Sequence[pa.Array], values: Sequence[Values], at: Numbers, exists: Flags
+        self, columns: Sequence[pa.Array], values: Sequence[NumberColumn], at: Numbers, exists: Flags
     ) -> pa.StructArray:
         """Results: columns of rows, then the values of the aggregates at steps; NULL where no group exists."""
         fields = list(self._made.field(struct_column(self._output.number)).type.field("v").type)

@@ -246,7 +246,7 @@ def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequenc
     return step.key_columns(side), [restored(side, unpack_key(key)[0] if windowed else key) for key in packed]
 
 
-def pages_of(keys: Sequence[tuple[Any, ...]], columns: Sequence[Column], pages: int) -> list[int]:
+def pages_of(keys: Sequence[tuple[object, ...]], columns: Sequence[Column], pages: int) -> list[int]:
     """Return the page of each key, or the partition of each page: Spark's hash modulo a number."""
     if not keys or not can_hash(columns):
         return [0] * len(keys)

@@ -71,7 +71,7 @@ def _contains_columns(arrays: Any, wanted: Any) -> Any:
 
 
 @scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY, columns=_contains_columns)
-def array_contains(items: Items, wanted: Any) -> bool:
+def array_contains(items: Items, wanted: object) -> bool:
     """Return whether an array contains an item equal to `val`, which may be NULL; false for a NULL array.
 
     Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
@@ -79,7 +79,7 @@ def array_contains(items: Items, wanted: Any) -> bool:
     return equality_key(wanted) in map(equality_key, items or ())
 
 
-def _distinct_columns(arrays: Any) -> Any:
+def _distinct_columns(arrays: object) -> Any:
     items = late.lists.items_of(arrays)
     return late.lists.distinct(arrays) if late.lists.is_exact(items.type) and not items.null_count else None
 
@@ -93,7 +93,7 @@ def array_distinct(items: Items) -> Items:
     return None if items is None else distinct(items)
 
 
-def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
+def _within(items: Sequence[object], others: Sequence[object], *, wanted: bool) -> list[Any]:
     known = set(map(equality_key, others))
     return [item for item in items if (equality_key(item) in known) is wanted]
 
@@ -126,7 +126,7 @@ def array_union(left: Items, right: Items) -> Items:
 
 
 @scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_remove")
-def array_remove(items: Items, victim: Any) -> Items:
+def array_remove(items: Items, victim: object) -> Items:
     """Return an array without the items that equal `victim`, which may be NULL.
 
     Example: ARRAY_REMOVE(ARRAY[1, 2, 1], 1) -> ARRAY[2]
@@ -176,7 +176,7 @@ def array_length(items: Items) -> int | None:
     return None if items is None else len(items)
 
 
-def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
+def _extreme(choose: Callable[..., object], types: CallTypes, items: Items) -> Any:
     present = [item for item in items or () if item is not None]
     if present and not _is_ordered(types):
         raise ValueError("the items cannot be ordered")
@@ -184,7 +184,7 @@ def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
     return choose(present, key=None if present and isinstance(present[0], int) else sort_key, default=None)
 
 
-def _extreme_columns(choose: str, types: CallTypes, arrays: Any) -> Any:
+def _extreme_columns(choose: str, types: CallTypes, arrays: object) -> Any:
     return late.lists.extremes(arrays, choose) if _item(types) in _WHOLE else None
 
 

@@ -113,7 +113,7 @@ def degrees(value: float) -> float:
     return _real(math.degrees, value)
 
 
-def _exp_columns(array: Any) -> Any:
+def _exp_columns(array: object) -> Any:
     kernel = getattr(late.pc, "exp", None)  # Arrow 18 has none.
     return None if kernel is None else kernel(array)
 
@@ -217,7 +217,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-def _power_columns(base: Any, exponent: Any) -> Any:
+def _power_columns(base: object, exponent: object) -> Any:
     powers = late.pc.cast(exponent, late.pa.float64())
     # Infinite powers of 1, and those that are NaN, are others in C.
     if not late.np.isfinite(late.numbers.values_of(powers)).all():

@@ -51,7 +51,7 @@ def _has_fraction(value: float) -> bool:
     return value != 0 and abs(value) < _NO_FRACTION
 
 
-def _abs_columns(types: CallTypes, array: Any) -> Any:
+def _abs_columns(types: CallTypes, array: object) -> Any:
     return late.pc.abs(array)  # The kernel that is not checked keeps the smallest INT as Java does.
 
 
@@ -138,7 +138,7 @@ def floor_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _at_scale(_scaled(value, 0, decimal.ROUND_FLOOR), types.returns)
 
 
-def _sign_columns(array: Any) -> Any:
+def _sign_columns(array: object) -> Any:
     values = late.numbers.values_of(array)
     return late.numbers.array_of((values > 0).astype(late.np.int32) - (values < 0), array, kind=late.pa.int32())
 
@@ -281,12 +281,12 @@ _COMPARABLE = tuple(f"(val {name}, vals {name}...) -> {name}" for name in _COMPA
 _DECIMALS = "(val DECIMAL(p,s), vals DECIMAL(p,s)...) -> DECIMAL"
 
 
-def _extreme(choose: Callable[..., Any], values: Sequence[Any]) -> Any:
+def _extreme(choose: Callable[..., object], values: Sequence[object]) -> Any:
     return choose((value for value in values if value is not None), key=sort_key, default=None)
 
 
 @scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="greatest")
-def greatest(*values: Any) -> Any:
+def greatest(*values: object) -> Any:
     """Return the largest argument that is not NULL.
 
     Example: GREATEST(1, NULL, 3) -> 3
@@ -295,7 +295,7 @@ def greatest(*values: Any) -> Any:
 
 
 @scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, returns=_widest, display_name="greatest")
-def greatest_decimal(*values: Any) -> Any:
+def greatest_decimal(*values: object) -> Any:
     """Return the largest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
     Example: GREATEST(1.5, 0.25) -> 1.5
@@ -313,7 +313,7 @@ def greatest_bytes(*values: bytes | None) -> Any:
 
 
 @scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="least")
-def least(*values: Any) -> Any:
+def least(*values: object) -> Any:
     """Return the smallest argument that is not NULL.
 
     Example: LEAST('b', NULL, 'a') -> 'a'
@@ -322,7 +322,7 @@ def least(*values: Any) -> Any:
 
 
 @scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, returns=_widest, display_name="least")
-def least_decimal(*values: Any) -> Any:
+def least_decimal(*values: object) -> Any:
     """Return the smallest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
     Example: LEAST(1.5, 12.25) -> 1.5

@@ -13,13 +13,13 @@ from kestrel_sql.java.regex import timed_matching
 _TEXTS = "pattern STRING, input STRING"
 
 
-def _plain(pattern: Any, *texts: Any) -> str | None:
+def _plain(pattern: object, *texts: object) -> str | None:
     """Return a pattern whose matches in these texts are the same in Arrow; None for any other."""
     found: str | None = late.texts.plain_pattern(pattern)
     return found if found is not None and late.texts.is_plain(*texts) else None
 
 
-def _extract_columns(pattern: Any, texts: Any, group: Any = None) -> Any:
+def _extract_columns(pattern: object, texts: object, group: object = None) -> Any:
     at = 0 if group is None else group.as_py() if isinstance(group, late.pa.Scalar) else -1
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     if plain is None or not 0 <= at <= plain.count("("):
@@ -44,7 +44,7 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     return found
 
 
-def _extract_all_columns(pattern: Any, texts: Any, *group: Any) -> Any:
+def _extract_all_columns(pattern: object, texts: object, *group: object) -> Any:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) and not group else None
     if plain is None or not late.texts.is_atom(plain) or _is_empty(plain):
         return None
@@ -70,7 +70,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
     return found
 
 
-def _replace_columns(texts: Any, pattern: Any, replacement: Any) -> Any:
+def _replace_columns(texts: object, pattern: object, replacement: object) -> Any:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     constant = replacement.as_py() if isinstance(replacement, late.pa.Scalar) else "$"
     if plain is None or "$" in constant or "\\" in constant or not constant.isascii() or _is_empty(plain):
@@ -95,7 +95,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     return replaced
 
 
-def _split_columns(texts: Any, pattern: Any) -> Any:
+def _split_columns(texts: object, pattern: object) -> Any:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     # Arrow goes on behind a match as at the start of a text.
     return None if plain is None or "^" in plain[:1] or _is_empty(plain) else late.pc.split_pattern_regex(texts, plain)

@@ -16,7 +16,7 @@ from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
 
-def _concat_columns(*parts: Any) -> Any:
+def _concat_columns(*parts: object) -> Any:
     return late.texts.joined("", *parts)
 
 
@@ -158,7 +158,7 @@ def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
     return at if occurrence > 0 else -1
 
 
-def _lcase_columns(array: Any) -> Any:
+def _lcase_columns(array: object) -> Any:
     return late.pc.ascii_lower(array) if late.texts.is_ascii(array) else None
 
 
@@ -171,7 +171,7 @@ def lcase(value: str) -> str:
     return lower(value)
 
 
-def _ucase_columns(array: Any) -> Any:
+def _ucase_columns(array: object) -> Any:
     return late.pc.ascii_upper(array) if late.texts.is_ascii(array) else None
 
 
@@ -184,7 +184,7 @@ def ucase(value: str) -> str:
     return upper(value)
 
 
-def _len_columns(array: Any) -> Any:
+def _len_columns(array: object) -> Any:
     return late.pc.binary_length(array) if late.texts.is_ascii(array) else None
 
 
@@ -221,11 +221,11 @@ _PADS = (
 )
 
 
-def _lpad_columns(array: Any, length: Any, padding: Any) -> Any:
+def _lpad_columns(array: object, length: object, padding: object) -> Any:
     return _padded(array, length, padding, "ascii_lpad")
 
 
-def _rpad_columns(array: Any, length: Any, padding: Any) -> Any:
+def _rpad_columns(array: object, length: object, padding: object) -> Any:
     return _padded(array, length, padding, "ascii_rpad")
 
 
@@ -300,7 +300,7 @@ def replace(value: str, old: str, new: str) -> str:
     return whole(given.replace(wanted, other))
 
 
-def _split_columns(array: Any, delimiter: Any) -> Any:
+def _split_columns(array: object, delimiter: object) -> Any:
     if not isinstance(delimiter, late.pa.Scalar) or not delimiter.as_py() or not late.texts.is_ascii(array, delimiter):
         return None
     return late.pc.split_pattern(array, delimiter.as_py())
@@ -389,7 +389,7 @@ def substring(value: str | bytes, position: int, length: int | None = None) -> s
     return _joined(given[start : max(start, end)])
 
 
-def _trim_columns(array: Any) -> Any:
+def _trim_columns(array: object) -> Any:
     return late.pc.ascii_trim(array, " ") if late.texts.is_plain(array) else None
 
 

@@ -122,7 +122,7 @@ def datetostring(days: int, pattern: str) -> str:
     return java_time.format_date(days, pattern)
 
 
-def _parse_columns(texts: Any, pattern: Any) -> Any:
+def _parse_columns(texts: object, pattern: object) -> Any:
     layout = layout_of(pattern.as_py()) if isinstance(pattern, late.pa.Scalar) else None
     if layout is None or not layout.has_date or layout.has_time:
         return None
