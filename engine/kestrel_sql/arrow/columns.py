@@ -137,7 +137,9 @@ def _tuples(array: pa.StructArray) -> list[Any]:
     return list(zip(*(to_list(child) for child in array.flatten()), strict=True))
 
 
-def _below(array: pa.ListArray | pa.MapArray, *children: pa.Array) -> tuple[list[list[Any]], Iterator[tuple[int, int]]]:
+def _below(
+    array: pa.ListArray | pa.MapArray, *children: pa.Array
+) -> tuple[list[list[object]], Iterator[tuple[int, int]]]:
     """The child values of an array, and the bounds of each entry in them.
 
     A slice refers to all values of its array. Only its own are converted, because an array may have many slices.

@@ -6,6 +6,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+ArrowArray = Any
+"""An array or a scalar of Arrow, which has no types for mypy; code that imports Arrow says `pa.Array`."""
+
+ArrowType = Any
+"""A type of Arrow."""
+
 
 class Late:
     """A module that is imported when first used."""

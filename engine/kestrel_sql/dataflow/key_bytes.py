@@ -75,7 +75,7 @@ class EncodedKey:
         except SerdeError:
             return b"\xff" + dump_state({"key": list(key)})
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return EncodedKey, (self.spec,)
 
 

@@ -229,7 +229,7 @@ class OperatorRows:
         return [*_picked(sources, more, places, results)], places
 
 
-def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[Any]]]:
+def _places(refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[object]]]:
     """Where rows are, and the rows of the state among them.
 
     Args:

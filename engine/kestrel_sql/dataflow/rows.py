@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from kestrel_sql.expressions.columns import Array, Column
+from kestrel_sql.arrow.late import ArrowArray
+from kestrel_sql.expressions.columns import Column
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -37,7 +38,7 @@ class Cells(Protocol):
     """The values of a column; a carrier may keep them as an Arrow array until a step asks for them."""
 
     @property
-    def array(self) -> Array | None:
+    def array(self) -> ArrowArray | None:
         """The values as an Arrow array, if they are kept as one."""
         ...
 
@@ -79,7 +80,7 @@ class Listed:
 
     __slots__ = ("_values",)
 
-    array: Array | None = None
+    array: ArrowArray | None = None
 
     def __init__(self, values: Column) -> None:
         self._values = values

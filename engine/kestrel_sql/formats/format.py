@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kestrel_sql.arrow.late import ArrowType
 from kestrel_sql.formats.properties import FULL_NAME, SCHEMA_ID
 from kestrel_sql.formats.registered.languages import LANGUAGES
-from kestrel_sql.formats.serde import Arrow, BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
 from kestrel_sql.formats.spelling import JSON_TEXT, Spelling
 from kestrel_sql.plan.step import SerdeFeature
 from kestrel_sql.types.schema import Column
@@ -23,7 +24,7 @@ REGISTERED = frozenset({FULL_NAME, SCHEMA_ID})
 Columns = tuple[Column, ...]
 
 
-def _no_bulk(spec: SerdeSpec, types: Sequence[Arrow]) -> None:
+def _no_bulk(spec: SerdeSpec, types: Sequence[ArrowType]) -> None:
     return None
 
 
@@ -55,8 +56,8 @@ class Format:
     name: str
     decoder: Callable[[SerdeSpec], Decoder]
     encoder: Callable[[SerdeSpec], Encoder]
-    bulk_decoder: Callable[[SerdeSpec, Sequence[Arrow]], BulkDecoder | None] = _no_bulk
-    bulk_encoder: Callable[[SerdeSpec, Sequence[Arrow]], BulkEncoder | None] = _no_bulk
+    bulk_decoder: Callable[[SerdeSpec, Sequence[ArrowType]], BulkDecoder | None] = _no_bulk
+    bulk_encoder: Callable[[SerdeSpec, Sequence[ArrowType]], BulkEncoder | None] = _no_bulk
     spelling: Spelling = JSON_TEXT
     features: frozenset[SerdeFeature] = frozenset()
     properties: frozenset[str] = frozenset()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.errors import RegistryError, SerdeError
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegistryView
 from kestrel_sql.java.utf16 import encodable
@@ -19,17 +20,14 @@ Row = tuple[Any, ...]
 Decoder = Callable[[bytes | None], Row | None]
 Encoder = Callable[[Row | None], bytes | None]
 
-Arrow = Any
-"""An array or a type of Arrow, which is imported where it is first used: a shell needs none."""
-
-BulkDecoder = Callable[[Arrow], list[Arrow]]
+BulkDecoder = Callable[[ArrowArray], list[ArrowArray]]
 """Decodes the bytes of records, none of them null, to one array per column.
 
 Raises:
     NotPlainError: a record needs the row codec.
 """
 
-BulkEncoder = Callable[[Sequence[Arrow]], Arrow]
+BulkEncoder = Callable[[Sequence[ArrowArray]], ArrowArray]
 """Encodes one array per column to the bytes of records, NULL for tombstones; raises as `BulkDecoder` does."""
 
 

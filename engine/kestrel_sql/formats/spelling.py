@@ -93,7 +93,7 @@ def to_connect(schema: ConnectSchema, value: Any) -> Any:
             return _scalar(kind, value)
 
 
-def _map(schema: ConnectSchema, value: Any) -> dict[Any, Any]:
+def _map(schema: ConnectSchema, value: Any) -> dict[Any, object]:
     key = schema.key
     return {
         member if key is None else _scalar(key.kind, member): to_connect(schema.only_item, item)

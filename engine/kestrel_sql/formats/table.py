@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from kestrel_sql.arrow.late import ArrowType
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.format import Format
 from kestrel_sql.formats.known import avro, delimited, json, json_sr, kafka, none, protobuf, protobuf_nosr
 from kestrel_sql.formats.null_keys import named_keys
 from kestrel_sql.formats.properties import FULL_NAME
-from kestrel_sql.formats.serde import Arrow, BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
 from kestrel_sql.plan.step import FormatInfo
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
@@ -44,13 +45,13 @@ def encoder(spec: SerdeSpec) -> Encoder:
     return encode if named is None else lambda row: encode(None if row is None else named(row))
 
 
-def bulk_decoder(spec: SerdeSpec, types: Sequence[Arrow]) -> BulkDecoder | None:
+def bulk_decoder(spec: SerdeSpec, types: Sequence[ArrowType]) -> BulkDecoder | None:
     """Return the bulk decoder for a spec, from the bytes of records to one array per column; None if there is none."""
     found = FORMATS.get(spec.format.format)
     return found.bulk_decoder(spec, types) if found is not None and spec.columns else None
 
 
-def bulk_encoder(spec: SerdeSpec, types: Sequence[Arrow]) -> BulkEncoder | None:
+def bulk_encoder(spec: SerdeSpec, types: Sequence[ArrowType]) -> BulkEncoder | None:
     """Return the bulk encoder for a spec, from one array per column to the bytes of records; None if there is none."""
     found = FORMATS.get(spec.format.format)
     return found.bulk_encoder(spec, types) if found is not None and spec.columns else None

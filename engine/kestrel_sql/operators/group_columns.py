@@ -287,7 +287,7 @@ def _numbers(state: object) -> list[Any]:
     return state if isinstance(state, list) else [state]
 
 
-def _parts(states: Sequence[object]) -> list[Any]:
+def _parts(states: Sequence[object]) -> list[object]:
     """The numbers in states."""
     return [number for state in states for number in _numbers(state)]
 

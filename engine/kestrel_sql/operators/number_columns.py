@@ -86,7 +86,7 @@ def column_of(values: Sequence[object], kind: str | None) -> NumberColumn:
     return NumberColumn(np.array(values if known.all() else [value or 0 for value in values], kind), known)
 
 
-def objects_of(states: States) -> list[Any]:
+def objects_of(states: States) -> list[object]:
     """Return what `columns_of` takes."""
     columns = [
         column.values.tolist()

@@ -48,7 +48,7 @@ class BucketedRows(MutableMapping[bytes, Any]):
     So a batch decodes and encodes the rows that share a bucket with one that it needs, and copies all others as bytes.
     """
 
-    def __init__(self, count: int, buckets: list[bytes | dict[bytes, Any]]) -> None:
+    def __init__(self, count: int, buckets: list[bytes | dict[bytes, object]]) -> None:
         """Take the number of rows in encoded buckets, and buckets whose number is a power of two."""
         self._encoded, self._buckets, self._mask = count, buckets, len(buckets) - 1
 
@@ -72,7 +72,7 @@ class BucketedRows(MutableMapping[bytes, Any]):
         buckets = [each if isinstance(each, bytes) else packer.pack(each) for each in self._buckets]
         return msgpack.ExtType(_BUCKETS, packer.pack([len(self), *buckets]))
 
-    def _bucket(self, at: int) -> dict[bytes, Any]:
+    def _bucket(self, at: int) -> dict[bytes, object]:
         found = self._buckets[at]
         if isinstance(found, dict):
             return found
@@ -224,7 +224,7 @@ def _packer(extend: Callable[[object], msgpack.ExtType]) -> msgpack.Packer:
     return msgpack.Packer(default=extend, use_bin_type=True, unicode_errors="surrogatepass")
 
 
-def _rows(data: bytes) -> dict[Any, Any]:
+def _rows(data: bytes) -> dict[Any, object]:
     try:
         found = _unpacked(data)
     except (msgpack.exceptions.UnpackException, ValueError, TypeError, ArithmeticError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kestrel_sql.plan.codec.plan_file import PlanFile, encode_statement
 
@@ -54,7 +53,7 @@ def _objects(left: Mapping[str, object], right: Mapping[str, object], path: str)
             yield from _compare(left.get(name), right.get(name), f"{path}.{name}")
 
 
-def _lists(left: list[Any], right: list[Any], path: str) -> Iterator[PlanDifference]:
+def _lists(left: list[object], right: list[object], path: str) -> Iterator[PlanDifference]:
     for index in range(max(len(left), len(right))):
         item = f"{path}[{index}]"
         if index >= len(left):

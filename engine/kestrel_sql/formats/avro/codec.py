@@ -213,7 +213,7 @@ def _entries_reader(convert: Convert | None) -> Convert:
 
 
 def _entries_writer(convert: Convert | None) -> Convert:
-    def write(members: dict[Any, Any]) -> list[dict[str, Any]]:
+    def write(members: dict[Any, object]) -> list[dict[str, object]]:
         if convert is None:
             return [{"key": key, "value": value} for key, value in members.items()]
         return [{"key": key, "value": None if value is None else convert(value)} for key, value in members.items()]
@@ -251,7 +251,7 @@ def _decimal_writer(schema: Mapping[str, Any], size: int | None) -> Convert:
     return write
 
 
-def _union_reader(branches: list[Any]) -> Convert:
+def _union_reader(branches: list[object]) -> Convert:
     names = [branch_name(branch) for branch in branches]
     plan = [(_python_type(branch), name, _reader(branch)) for branch, name in zip(branches, names, strict=True)]
 
@@ -266,10 +266,10 @@ def _union_reader(branches: list[Any]) -> Convert:
     return read
 
 
-def _union_writer(branches: list[Any]) -> Convert:
+def _union_writer(branches: list[object]) -> Convert:
     plan = [(branch_name(branch), _writer(branch)) for branch in branches]
 
-    def write(value: dict[str, Any]) -> Any:
+    def write(value: dict[str, object]) -> Any:
         for name, convert in plan:
             member = value.get(name)
             if member is not None:

@@ -30,7 +30,7 @@ def default_of(schema: Any, value: Any) -> Any:
         raise FormatError(f"Invalid default for {schema['type']}: {str(value)[:100]!r}") from error
 
 
-def _of_union(union: list[Any], value: Any) -> Any:
+def _of_union(union: list[object], value: Any) -> Any:
     """A default inside another is one of the union's first branch."""
     branches, optional = branches_of(union)
     if not branches or (optional and union[0] != branches[0]):
@@ -47,7 +47,7 @@ def _of_union(union: list[Any], value: Any) -> Any:
     raise FormatError(f"Invalid default for a union: {str(value)[:100]!r}")
 
 
-def _array(schema: dict[str, Any], value: object) -> Any:
+def _array(schema: dict[str, object], value: object) -> Any:
     items, own = schema["items"], _required(list, value)
     if not is_map_entry(items):
         return [default_of(items, item) for item in own]

@@ -52,7 +52,7 @@ def resolve_names(schema: object, namespace: str = "", known: dict[str, Any] | N
     return _resolve_object(schema, namespace, known, depth)
 
 
-def _named(name: str, namespace: str, known: dict[str, Any], depth: int) -> Any:
+def _named(name: str, namespace: str, known: dict[str, object], depth: int) -> Any:
     if name in _SIMPLE or name == "null":
         return name
     target = known.get(f"{namespace}.{name}" if namespace and "." not in name else name, known.get(name))
@@ -228,7 +228,7 @@ def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, 
     return {"type": "record", "name": name, **space, "fields": members, "connect.name": _qualified(name, namespace)}
 
 
-def _logical(plain: str, kind: str, logical: str, **more: object) -> dict[str, Any]:
+def _logical(plain: str, kind: str, logical: str, **more: object) -> dict[str, object]:
     return {
         "type": plain,
         **more,
@@ -278,7 +278,7 @@ _PLAIN = {
 }
 
 
-def _map(value: SqlType, name: str, namespace: str, *, root: bool) -> dict[str, Any]:
+def _map(value: SqlType, name: str, namespace: str, *, root: bool) -> dict[str, object]:
     space = {"namespace": namespace} if root and namespace else {}
     entry = {
         "type": "record",

@@ -25,7 +25,7 @@ def is_map_entry(schema: object) -> bool:
     )
 
 
-def branches_of(union: list[Any]) -> tuple[list[Any], bool]:
+def branches_of(union: list[object]) -> tuple[list[object], bool]:
     """Return the branches of a union except null, and whether null is one of them."""
     others = [branch for branch in union if branch != "null" and branch != {"type": "null"}]
     return others, len(others) < len(union)

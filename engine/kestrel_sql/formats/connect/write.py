@@ -87,7 +87,7 @@ def _struct(
     used = {field_name for field_name, _ in steps}
     extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in used}
 
-    def write(row: Row) -> dict[str, Any]:
+    def write(row: Row) -> dict[str, object]:
         members = dict(extra)
         for (name, convert), value in zip(steps, row, strict=True):
             members[name] = convert(value)

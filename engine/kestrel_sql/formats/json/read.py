@@ -177,7 +177,7 @@ def _to_array(item: SqlType, target: str) -> Convert:
     return convert
 
 
-def _index_of(items: list[Any], convert_item: Convert) -> str:
+def _index_of(items: list[object], convert_item: Convert) -> str:
     for at, item in enumerate(items):
         try:
             if item is not None:

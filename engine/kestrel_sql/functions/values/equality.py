@@ -59,7 +59,7 @@ def hash_map(entries: Mapping[Any, object], capacity: int = 1) -> dict[Any, Any]
     return {key: entries[key] for key in java_hash_order(entries, capacity)}
 
 
-def distinct(items: Iterable[object]) -> list[Any]:
+def distinct(items: Iterable[object]) -> list[object]:
     """Return the items without later duplicates."""
     unique: dict[Hashable, Any] = {}
     for item in items:

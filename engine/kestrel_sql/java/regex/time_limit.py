@@ -107,7 +107,7 @@ def _set_main_thread() -> None:
 at_fork_in_child(_set_main_thread)
 
 
-def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
+def time_limited(body: Callable[..., object]) -> Callable[..., Any]:
     """Make calls of a function of `calls` fail when they run longer than one or two ticks.
 
     In the main thread, where Spark's workers run functions, a signal interrupts the call. No signal interrupts another

@@ -219,7 +219,7 @@ class Folding:
             each.at(shared if shared is not None and each.aggregator.mutates else refs) for each in self._folded
         ]
 
-    def _copied(self, group: Group | None) -> list[Any]:
+    def _copied(self, group: Group | None) -> list[object]:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
         return found
 
@@ -300,7 +300,7 @@ class _Folded:
     __slots__ = ("_after", "_arguments", "_first", "_folding", "_results", "aggregator", "entry", "numbers", "states")
 
     def __init__(
-        self, folding: Folding, aggregator: Aggregator, arguments: Sequence[int], states: list[Any], results: bool
+        self, folding: Folding, aggregator: Aggregator, arguments: Sequence[int], states: list[object], results: bool
     ) -> None:
         self._folding, self.aggregator, self._arguments, self.states = folding, aggregator, arguments, states
         self.numbers: Sequence[int] = ()
@@ -339,7 +339,7 @@ class _Folded:
             if after:
                 after[entry] = result(state)
 
-    def _given(self) -> Sequence[tuple[Any, ...]]:
+    def _given(self) -> Sequence[tuple[object, ...]]:
         """What the aggregate takes for each entry after the state."""
         refs = self._folding.refs
         columns: list[Sequence[Any]] = [self.numbers] if self.aggregator.numbered else []

@@ -327,7 +327,7 @@ def _remove(session: Session, key: bytes, state: State) -> None:
         del state["sessions"][key]
 
 
-def _session(entry: list[Any], state: State) -> Session | None:
+def _session(entry: list[object], state: State) -> Session | None:
     """The session of an end, a start (ms) and a packed key."""
     end, start, packed_key = entry
     sessions: list[Session] = state["sessions"].get(packed_key, [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import re
-from typing import Any, assert_never
+from typing import assert_never
 
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.sql_text import parsed
@@ -130,7 +130,7 @@ def _window(kind: WindowType, lengths: list[TimeSpan], retention: TimeSpan | Non
             return SessionWindow(lengths[0], retention, grace)
 
 
-def _write_window_expression(expression: WindowExpression) -> dict[str, Any]:
+def _write_window_expression(expression: WindowExpression) -> dict[str, object]:
     window = expression.window
     match window:
         case TumblingWindow():

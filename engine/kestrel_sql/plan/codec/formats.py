@@ -34,11 +34,11 @@ def _format(value: object, path: str) -> FormatInfo:
     return FormatInfo(name, tuple((string(key, inner), string(pair, child(inner, key))) for key, pair in pairs.items()))
 
 
-def _write_format(info: FormatInfo) -> dict[str, Any]:
+def _write_format(info: FormatInfo) -> dict[str, object]:
     return {"format": info.format, "properties": dict(info.properties)}
 
 
-def _features(document: dict[str, Any], key: str, path: str) -> frozenset[SerdeFeature]:
+def _features(document: dict[str, object], key: str, path: str) -> frozenset[SerdeFeature]:
     if document.get(key) is None:
         return frozenset()
     wire = _OPTION_LIST if key == "options" else _FEATURES

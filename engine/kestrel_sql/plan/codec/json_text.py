@@ -94,7 +94,7 @@ def _refuse_constant(constant: str) -> Any:
     raise PlanError(f"{constant} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         names = [name for name, _ in pairs]

@@ -86,7 +86,7 @@ def tagged(table: Mapping[str, type[Any]]) -> Wire:
     return Wire(decode, encode)
 
 
-def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
+def decode_object(cls: Any, document: dict[str, object], path: str) -> Any:
     """Read the fields of `cls` from `document` and run the checks of the class.
 
     Raises:
@@ -104,7 +104,7 @@ def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
     return decoded
 
 
-def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
+def _decode_member(member: Member, document: dict[str, object], path: str) -> Any:
     present = [name for name in member.names if document.get(name) is not None]
     if len(present) > 1:
         raise PlanError(f"this field is an older name of {present[0]}, which is set, too", path=f"{path}.{present[1]}")
@@ -115,7 +115,7 @@ def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
     return member.default
 
 
-def encode_object(value: object) -> dict[str, Any]:
+def encode_object(value: object) -> dict[str, object]:
     """Write the fields of a dataclass as JSON values; None becomes null."""
     cls: Any = type(value)
     document: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def camel_case(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _without_none(annotation: object) -> tuple[Any, bool]:
+def _without_none(annotation: object) -> tuple[object, bool]:
     if get_origin(annotation) not in (Union, types.UnionType) or type(None) not in get_args(annotation):
         return annotation, False
     return functools.reduce(operator.or_, (arg for arg in get_args(annotation) if arg is not type(None))), True

@@ -104,7 +104,7 @@ def decode_statement(document: object) -> StatementPlan:
         raise _with_versions(error, None) from error
 
 
-def encode_plan(plan: PlanFile) -> dict[str, Any]:
+def encode_plan(plan: PlanFile) -> dict[str, object]:
     """Convert a plan file to JSON values; durations become Decimal, so that `dump_plan` writes all their digits.
 
     Raises:

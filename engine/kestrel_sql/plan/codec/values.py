@@ -102,7 +102,7 @@ def mapping(value: object, path: str) -> dict[str, Any]:
     return value
 
 
-def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
+def only(document: dict[str, object], known: Collection[str], path: str) -> None:
     """Check that all fields of `document` are in `known`.
 
     Raises:

@@ -139,7 +139,7 @@ class Lease:
             if stop.wait(self.seconds / _RENEWALS / 4):
                 raise EngineError("stopped while it waited for the checkpoint")
 
-    def _holder(self, number: int) -> Mapping[str, Any]:
+    def _holder(self, number: int) -> Mapping[str, object]:
         """What the file of a lease says; a file that is being written says nothing yet."""
         try:
             found = json.loads(self._file(number).read_text(encoding="utf-8"))
@@ -195,7 +195,7 @@ class Lease:
         self.lose()
 
 
-def _owner() -> Mapping[str, Any]:
+def _owner() -> Mapping[str, object]:
     return {"process": os.getpid(), "host": os.uname().nodename, "owner": uuid4().hex}
 
 

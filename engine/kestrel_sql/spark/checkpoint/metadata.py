@@ -198,7 +198,7 @@ def _plan_differences(written: CheckpointMetadata, own: CheckpointMetadata) -> I
         yield "another plan wrote it; changed:\n" + "\n".join([*changes[:_SHOWN], *more])
 
 
-def _encoded(plan: QueryPlan) -> dict[str, Any]:
+def _encoded(plan: QueryPlan) -> dict[str, object]:
     """A plan without its id, which does not matter to what the query does."""
     return encode_statement(StatementPlan(statement_text="", query_plan=replace(plan, query_id="")))
 

@@ -221,7 +221,7 @@ def _encoded(batch: pa.RecordBatch, writers: Mapping[int, SinkWriter]) -> pa.Rec
 
 
 def _records(
-    batch: pa.RecordBatch, writers: Mapping[int, SinkWriter], entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, writers: Mapping[int, SinkWriter], entries: list[tuple[int, Mapping[str, object]]]
 ) -> tuple[pa.RecordBatch, Positions]:
     """The records of a batch and the indices of their rows, ascending; rows that cannot be written add to `entries`."""
     relations = np.asarray(batch.column("rel"))
@@ -254,7 +254,7 @@ def _records(
 
 
 def _share(
-    batch: pa.RecordBatch, at: Positions, writer: SinkWriter, entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, at: Positions, writer: SinkWriter, entries: list[tuple[int, Mapping[str, object]]]
 ) -> tuple[Positions, pa.Array, pa.Array, str]:
     """The indices of the rows of a sink that could be encoded, their keys and values, and the topic."""
     whole = len(at) == len(batch)

@@ -229,7 +229,7 @@ def _changes(steps: _Steps) -> _Changes:
     return _Changes(first, last, np.concatenate([[False], causes[1:] == causes[:-1]]).astype(np.int64))
 
 
-def _transposed(columns: Sequence[list[Any]], count: int) -> list[list[Any]]:
+def _transposed(columns: Sequence[list[object]], count: int) -> list[list[object]]:
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(count)]
 
 

@@ -18,7 +18,7 @@ def _limit(call: AggregateCall, function: str) -> int:
     return _UNLIMITED if limit < 0 else limit
 
 
-def _position(values: list[Any], value: object) -> int | None:
+def _position(values: list[object], value: object) -> int | None:
     """Return the index of the last element that Java's `equals` treats as `value`, or None."""
     if isinstance(value, str | int | None):
         return len(values) - 1 - values[::-1].index(value) if value in values else None
@@ -39,13 +39,13 @@ def collect_list(call: AggregateCall) -> Aggregator:
             state.append(value)
         return state
 
-    def undo(state: list[Any], value: object) -> list[Any]:
+    def undo(state: list[object], value: object) -> list[object]:
         position = _position(state, value)
         if position is not None:
             del state[position]
         return state
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         state.extend(other[: max(limit - len(state), 0)])
         return state
 
@@ -67,7 +67,7 @@ def collect_set(call: AggregateCall) -> Aggregator:
             state.append(value)
         return state
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         for value in other:
             include(state, value)
         return state

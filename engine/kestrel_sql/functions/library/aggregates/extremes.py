@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import copysign, isnan
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
 from kestrel_sql.java.utf16 import units
@@ -22,6 +22,8 @@ from kestrel_sql.types.sql_types import (
     SqlType,
     Struct,
 )
+
+T = TypeVar("T")
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
 _NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
@@ -52,14 +54,14 @@ def _double(value: float) -> tuple[bool, float, float]:
     return (True, 0.0, 0.0) if isnan(value) else (False, value, copysign(1.0, value))
 
 
-def _itself(value: object) -> Any:
+def _itself(value: T) -> T:
     return value
 
 
 def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bool]) -> Aggregator:
     order = java_order(call.arguments[0])
 
-    def better(state: object, value: object) -> Any:
+    def better(state: T | None, value: T | None) -> T | None:
         if value is None or state is None:
             return state if value is None else value
         return value if is_better(order(value), order(state)) else state
@@ -93,7 +95,7 @@ def _ranking(
     order = java_order(call.arguments[0])
     size = call.literals[-1]
 
-    def insert(entries: list[Any], new: object) -> list[Any]:
+    def insert(entries: list[object], new: object) -> list[object]:
         rank = order(sort_column(new))
         ranks = [order(sort_column(known)) for known in entries]
         if len(entries) >= size and not (ranks and rank > ranks[-1]):
@@ -107,7 +109,7 @@ def _ranking(
     def include(state: list[Any], *arguments: object) -> list[Any]:
         return state if arguments[0] is None else insert(state, entry(*arguments))
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         for known in other:
             insert(state, known)
         return state

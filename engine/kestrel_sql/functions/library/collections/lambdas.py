@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
@@ -19,7 +20,7 @@ Entries = dict[Any, Any] | None
 Lambda = Callable[..., Any]
 
 
-def _transform_columns(arrays: object, mapping: Lambda) -> Any:
+def _transform_columns(arrays: ArrowArray, mapping: Lambda) -> ArrowArray | None:
     items = late.lists.items_of(arrays)
     found = mapping(late.lists.parents_of(arrays), items)
     return None if found is None else late.lists.with_items(arrays, found)
@@ -46,7 +47,7 @@ def _hash_order(keys: tuple[object, ...]) -> list[int] | None:
     return list(hash_map(places, DEFAULT_CAPACITY).values()) if len(places) == len(keys) else None
 
 
-def _transform_map_columns(maps: object, key: Lambda, value: Lambda) -> Any:
+def _transform_map_columns(maps: ArrowArray, key: Lambda, value: Lambda) -> ArrowArray | None:
     parents, entries = late.lists.parents_of(maps), late.lists.entries_of(maps)
     names, items = key(parents, *entries), value(parents, *entries)
     if names is None or items is None or items.null_count:
@@ -87,7 +88,7 @@ def _keeps(keep: Lambda, *item: object) -> bool:
     return bool(kept)
 
 
-def _filter_columns(arrays: Any, keep: Lambda) -> Any:
+def _filter_columns(arrays: ArrowArray, keep: Lambda) -> ArrowArray | None:
     items = late.lists.items_of(arrays)
     keeps = keep(late.lists.parents_of(arrays), items)
     if keeps is None or keeps.null_count:
@@ -113,7 +114,7 @@ def filter_array(items: Items, keep: Lambda) -> Items:
     return None if items is None else [item for item in items if _keeps(keep, item)]
 
 
-def _filter_map_columns(maps: object, keep: Lambda) -> Any:
+def _filter_map_columns(maps: ArrowArray, keep: Lambda) -> ArrowArray | None:
     names, items = late.lists.entries_of(maps)
     keeps = keep(late.lists.parents_of(maps), names, items)
     if keeps is None or keeps.null_count:
@@ -159,7 +160,7 @@ def _reduce(items: Sequence[tuple[object, ...]] | None, initial: object, step: L
     return state
 
 
-def _reduce_columns(arrays: Any, initial: Any, step: Lambda) -> Any:
+def _reduce_columns(arrays: ArrowArray, initial: ArrowArray, step: Lambda) -> ArrowArray | None:
     if isinstance(initial, late.pa.Scalar):
         initial = late.pa.repeat(initial, len(arrays))
     # A state that grows may become too large.

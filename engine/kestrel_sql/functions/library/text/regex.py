@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.functions.values.size_limits import MAX_SIZE
 from kestrel_sql.java.regex import timed_matching
@@ -19,7 +19,7 @@ def _plain(pattern: object, *texts: object) -> str | None:
     return found if found is not None and late.texts.is_plain(*texts) else None
 
 
-def _extract_columns(pattern: object, texts: object, group: object = None) -> Any:
+def _extract_columns(pattern: ArrowArray, texts: ArrowArray, group: ArrowArray = None) -> ArrowArray | None:
     at = 0 if group is None else group.as_py() if isinstance(group, late.pa.Scalar) else -1
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     if plain is None or not 0 <= at <= plain.count("("):
@@ -44,7 +44,7 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
     return found
 
 
-def _extract_all_columns(pattern: object, texts: object, *group: object) -> Any:
+def _extract_all_columns(pattern: ArrowArray, texts: ArrowArray, *group: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) and not group else None
     if plain is None or not late.texts.is_atom(plain) or _is_empty(plain):
         return None
@@ -70,7 +70,7 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
     return found
 
 
-def _replace_columns(texts: object, pattern: object, replacement: object) -> Any:
+def _replace_columns(texts: ArrowArray, pattern: ArrowArray, replacement: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     constant = replacement.as_py() if isinstance(replacement, late.pa.Scalar) else "$"
     if plain is None or "$" in constant or "\\" in constant or not constant.isascii() or _is_empty(plain):
@@ -95,7 +95,7 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
     return replaced
 
 
-def _split_columns(texts: object, pattern: object) -> Any:
+def _split_columns(texts: ArrowArray, pattern: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     # Arrow goes on behind a match as at the start of a text.
     return None if plain is None or "^" in plain[:1] or _is_empty(plain) else late.pc.split_pattern_regex(texts, plain)
