@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyspark
 
-from kestrel_sql.spark.compat import BROKER_RELEASES
+from kestrel_sql.spark.releases import BROKER_RELEASES
 from tests.bench.tables import write_table
 
 RELEASES = tuple(os.environ.get("SPARKS", f"4.1.4 4.2.1 {pyspark.__version__}").split())

@@ -11,7 +11,7 @@ import pytest
 
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.group_runner import GroupRunner
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-RECIPES = ("Add a case in five minutes", "Add a function", "Add a step version", "Add a format", "Add an endpoint")
+RECIPES = tuple(re.findall(r"^## (.*)$", TEXT, re.MULTILINE))
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 FOLDERS = ("docs", "engine", "historic-plans", "qtt", "test-cases", "tests")
 FILES = ("CONTRIBUTING.md", "README.md", "pyproject.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from graphlib import TopologicalSorter
@@ -44,6 +45,11 @@ TOP_LEVEL = {
 
 def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+def test_no_module_of_the_product_is_called_as_a_test() -> None:
+    product = [path for path in MODULES if not path.is_relative_to(ROOT / "tests")]
+    assert [name(path) for path in product if path.name.startswith("test_")] == []
 
 
 @pytest.mark.parametrize("path", PACKAGES, ids=name)
@@ -124,6 +130,27 @@ def test_what_evaluates_expressions_knows_no_function_by_name() -> None:
         if isinstance(node, ast.Constant) and node.value in set(FUNCTIONS)
     }
     assert named == set()
+
+
+MOST_ANY = 0.105
+"""The share of functions of the product whose signatures may say `Any`; the limit only ever falls."""
+
+
+def says_any(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    signature = [function.args, *([function.returns] if function.returns else [])]
+    return any(isinstance(each, ast.Name) and each.id == "Any" for part in signature for each in ast.walk(part))
+
+
+def test_few_signatures_say_any() -> None:
+    functions = [
+        (path, node)
+        for path in MODULES
+        if not path.is_relative_to(ROOT / "tests")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    found = Counter(name(path) for path, node in functions if says_any(node))
+    assert found.total() <= MOST_ANY * len(functions), found.most_common(20)
 
 
 def located() -> Iterator[tuple[Path, Path]]:

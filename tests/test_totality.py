@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -14,17 +16,19 @@ from kestrel_qtt.plans.store import find_plans
 from kestrel_sql import errors
 from kestrel_sql.dataflow.build import BUILDERS
 from kestrel_sql.errors import EngineError, FormatError
-from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.table import FORMATS, codec_of
+from kestrel_sql.formats import known
+from kestrel_sql.formats.properties import SCHEMA_ID
+from kestrel_sql.formats.table import FORMATS, format_of
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import load_plan
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
-from kestrel_sql.plan.schemas import result_schema
-from kestrel_sql.plan.step import FormatInfo, Step
+from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.table import COMMANDS, STEPS
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.sql.parse.parser import parse_columns
+from tests.engine.formats.samples import SCHEMAS
 
 DECLARED = sorted({(name, o.function.doc) for name, overloads in FUNCTIONS.overloads.items() for o in overloads})
 PLANS = Path(__file__).parent.parent / "historic-plans"
@@ -61,21 +65,38 @@ def test_a_builder_takes_as_many_inputs_as_its_step_has() -> None:
         assert inputs == sum(hint is Step for hint in get_type_hints(step).values()), step.__name__
 
 
+def test_what_a_step_says_of_itself_fits_its_fields() -> None:
+    for step in STEPS.values():
+        inputs = sum(hint is Step for hint in get_type_hints(step).values())
+        assert inputs == 1 or step.schema is not Step.schema, f"{step.__name__} has no rule of schemas"
+        assert inputs == 1 or not (step.passive or step.row_by_row), step.__name__
+        assert set(step.kept or ()) <= {each.name for each in fields(step)}, step.__name__
+        assert not (step.passive and step.kept), step.__name__
+
+
 def test_every_command_is_named_as_its_tag() -> None:
     for tag, command in COMMANDS.items():
         assert command.__name__ == tag[0].upper() + tag[1:]
 
 
+def test_every_format_is_in_the_table() -> None:
+    assert set(FORMATS) == {module.name.upper() for module in pkgutil.iter_modules(known.__path__)}
+
+
 @pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("direction", ["decoder", "encoder"])
-def test_every_format_has_both_directions(name: str, direction: str) -> None:
-    codec = codec_of(SerdeSpec(FormatInfo(format=name, properties={}), (), side=Side.VALUE, topic="T"))
-    assert callable(getattr(codec, direction))
+def test_what_a_format_says_of_itself_fits(name: str) -> None:
+    found = FORMATS[name]
+    assert found.name == name
+    assert found.inheritable <= found.properties
+    assert found.infers_columns == (SCHEMA_ID in found.properties)
+    columns = parse_columns(SCHEMAS[name]) if SCHEMAS[name] else ()
+    assert found.supports_many or len(columns) <= 1
+    assert name == "NONE" or any(found.supports_key(column.type) for column in columns)
 
 
 def test_an_unknown_format_is_an_error() -> None:
     with pytest.raises(FormatError, match="NOPE"):
-        codec_of(SerdeSpec(FormatInfo(format="NOPE", properties={}), ()))
+        format_of("NOPE")
 
 
 @pytest.mark.rules("U1.2")
@@ -109,7 +130,7 @@ def test_functions_give_what_they_gave_to_stored_plans(area: str) -> None:
         for statement in load_plan(stored.plan_file.read_text(encoding="utf-8")).statements:
             command, query = statement.ddl_command, statement.query_plan
             if query is not None and isinstance(command, CreateStreamV1 | CreateTableV1):
-                found = result_schema(query.physical_plan, types.of)
+                found = query.physical_plan.result_schema(types.of)
                 assert sorted(map(str, found.columns)) == sorted(map(str, command.schema.columns)), stored.folder
                 checked += 1
     assert checked > 20

@@ -35,7 +35,7 @@ from kestrel_qtt.ksqldb.three_file import three_file_case
 from kestrel_qtt.plans.store import PlanStoreError, plan_at
 from kestrel_qtt.plans.store import load_stored as load_plan
 
-CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.test_functions", "kestrel_qtt.ksqldb.test_aggregates")
+CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.corpus_functions", "kestrel_qtt.ksqldb.corpus_aggregates")
 """The modules of functions that only ksqlDB's own cases and stored plans may call."""
 
 

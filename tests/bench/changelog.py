@@ -29,8 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import HEADERS, LOG, rows_of, struct_column
 from kestrel_sql.spark.io.arrow_passes import Batches, Passes

@@ -28,8 +28,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.expressions.columns import Columns, lazy_columns
-from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.session import open_session

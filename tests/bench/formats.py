@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, rows_of, struct_column, struct_text

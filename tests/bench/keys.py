@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.compatibility import check_start

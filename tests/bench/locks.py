@@ -25,7 +25,7 @@ from typing import Any
 
 from kestrel_sql.cli.serve import SWITCH_S
 from kestrel_sql.expressions.compiler import compile_expression
-from kestrel_sql.expressions.of_row import value_of
+from kestrel_sql.expressions.single_row import value_of
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.walk import column_refs

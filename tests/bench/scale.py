@@ -12,7 +12,7 @@ import random
 import time
 from typing import Any
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.kafka.run.broker_session import SESSION
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, input_row

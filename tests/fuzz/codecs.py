@@ -18,11 +18,11 @@ from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.arrow.values import from_arrow_value, to_arrow_value
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainError
-from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
+from kestrel_sql.formats.bulk.codec import NotPlainError
 from kestrel_sql.formats.registered.columns import generated_schema
 from kestrel_sql.formats.registry.memory import MemoryRegistry
-from kestrel_sql.formats.serde import Decoder, Encoder, SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
+from kestrel_sql.formats.table import bulk_decoder, bulk_encoder
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column

@@ -14,8 +14,8 @@ from typing import Any
 from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.errors import EngineError
 from kestrel_sql.expressions.columns import Columns, Failures
-from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound, columns_of
 from kestrel_sql.functions.values.equality import hash_map

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.load import load_all
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import DEFAULTS, Config
 from kestrel_sql.session.session import Session

@@ -12,7 +12,7 @@ from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
-from kestrel_sql.formats.bulk.table import bulk_decoder
+from kestrel_sql.formats.table import bulk_decoder
 from tests.engine.formats.samples import spec
 from tests.fuzz.codecs import FORMATS, decoded, differences
 

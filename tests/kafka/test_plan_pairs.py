@@ -30,7 +30,7 @@ from kestrel_sql.session.session import Session
 ROOT = Path(__file__).resolve().parents[2]
 OURS, KSQLDBS = ROOT / "historic-plans", ROOT.parent / "shared" / "ksqldb" / "historic-plans"
 _CONFIG = KafkaConfig(servers="127.0.0.1:9")
-_FUNCTIONS = functions_from(["kestrel_qtt.ksqldb.test_functions"])
+_FUNCTIONS = functions_from(["kestrel_qtt.ksqldb.corpus_functions"])
 _BEGUN = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n{"t":{"0":0}}'
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.client.config import KafkaConfig

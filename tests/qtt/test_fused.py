@@ -17,8 +17,8 @@ from kestrel_qtt.drivers.job import Job
 from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.drivers.records.prepare import prepared
 from kestrel_qtt.load import load
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import Pipeline

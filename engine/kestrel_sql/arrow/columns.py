@@ -58,7 +58,7 @@ def to_rows(array: pa.StructArray) -> Rows:
     return _lifted(_tuples(array), array)
 
 
-def to_array(values: Sequence[Any], column: Column) -> pa.Array:
+def to_array(values: Sequence[object], column: Column) -> pa.Array:
     """Make an Arrow column of Python values.
 
     Raises:
@@ -69,7 +69,7 @@ def to_array(values: Sequence[Any], column: Column) -> pa.Array:
     return array_of(given, kind)
 
 
-def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def array_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Make an array of values in the form that Arrow takes."""
     try:
         return pa.array(values, type=kind)
@@ -102,7 +102,7 @@ def _with_halves(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def from_rows(rows: Sequence[Sequence[Any] | None], columns: Sequence[Column]) -> pa.StructArray:
+def from_rows(rows: Sequence[Sequence[object] | None], columns: Sequence[Column]) -> pa.StructArray:
     """Make a struct column of rows in column order.
 
     Raises:
@@ -137,7 +137,9 @@ def _tuples(array: pa.StructArray) -> list[Any]:
     return list(zip(*(to_list(child) for child in array.flatten()), strict=True))
 
 
-def _below(array: pa.ListArray | pa.MapArray, *children: pa.Array) -> tuple[list[list[Any]], Iterator[tuple[int, int]]]:
+def _below(
+    array: pa.ListArray | pa.MapArray, *children: pa.Array
+) -> tuple[list[list[object]], Iterator[tuple[int, int]]]:
     """The child values of an array, and the bounds of each entry in them.
 
     A slice refers to all values of its array. Only its own are converted, because an array may have many slices.

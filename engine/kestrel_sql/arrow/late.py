@@ -6,8 +6,16 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+ArrowArray = Any
+"""An array or a scalar of Arrow, which has no types for mypy; code that imports Arrow says `pa.Array`."""
 
-class _Late:
+ArrowType = Any
+"""A type of Arrow."""
+
+
+class Late:
+    """A module that is imported when first used."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -17,18 +25,18 @@ class _Late:
         return found
 
 
-def later(module: Any, name: str) -> Callable[..., Any]:
+def later(module: object, name: str) -> Callable[..., Any]:
     """Return a function of one of these modules before it is imported."""
     return lambda *given: getattr(module, name)(*given)
 
 
-pa: Any = _Late("pyarrow")
-pc: Any = _Late("pyarrow.compute")
-np: Any = _Late("numpy")
-arrow_cells: Any = _Late("kestrel_sql.dataflow.arrow_cells")
-columns: Any = _Late("kestrel_sql.arrow.columns")
-lists: Any = _Late("kestrel_sql.arrow.lists")
-numbers: Any = _Late("kestrel_sql.arrow.numbers")
-texts: Any = _Late("kestrel_sql.arrow.texts")
-times: Any = _Late("kestrel_sql.arrow.times")
-types: Any = _Late("kestrel_sql.arrow.types")
+pa: Any = Late("pyarrow")
+pc: Any = Late("pyarrow.compute")
+np: Any = Late("numpy")
+arrow_cells: Any = Late("kestrel_sql.dataflow.arrow_cells")
+columns: Any = Late("kestrel_sql.arrow.columns")
+lists: Any = Late("kestrel_sql.arrow.lists")
+numbers: Any = Late("kestrel_sql.arrow.numbers")
+texts: Any = Late("kestrel_sql.arrow.texts")
+times: Any = Late("kestrel_sql.arrow.times")
+types: Any = Late("kestrel_sql.arrow.types")

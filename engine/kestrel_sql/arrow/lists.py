@@ -58,7 +58,7 @@ def kept(array: pa.Array, keeps: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(np.flatnonzero(chosen)), pa.array(before[bounds - bounds[0]].astype(np.int32))
 
 
-def of_fields(kind: pa.DataType | None, *given: Any) -> pa.Array | None:
+def of_fields(kind: pa.DataType | None, *given: object) -> pa.Array | None:
     """Build the values of a STRUCT."""
     if kind is None:
         return None
@@ -67,7 +67,7 @@ def of_fields(kind: pa.DataType | None, *given: Any) -> pa.Array | None:
     return pa.StructArray.from_arrays(_cast(arrays, [part.type for part in kind]), fields=list(kind))
 
 
-def of_items(kind: pa.DataType | None, *given: Any) -> pa.Array | None:
+def of_items(kind: pa.DataType | None, *given: object) -> pa.Array | None:
     """Build ARRAYs of items at the same places."""
     if kind is None:
         return None
@@ -76,7 +76,7 @@ def of_items(kind: pa.DataType | None, *given: Any) -> pa.Array | None:
     return pa.ListArray.from_arrays(_steps(size, len(given)), _interleaved(arrays, size)).cast(kind)
 
 
-def of_entries(kind: pa.DataType | None, keys: Sequence[Any], *given: Any) -> pa.Array | None:
+def of_entries(kind: pa.DataType | None, keys: Sequence[object], *given: object) -> pa.Array | None:
     """Build MAPs of the same keys in all rows, of which each has a column of values."""
     if kind is None:
         return None
@@ -86,11 +86,11 @@ def of_entries(kind: pa.DataType | None, keys: Sequence[Any], *given: Any) -> pa
     return pa.MapArray.from_arrays(_steps(size, len(keys)), repeated, _interleaved(values, size))
 
 
-def _size(given: tuple[Any, ...]) -> int:
+def _size(given: tuple[object, ...]) -> int:
     return next(len(each) for each in given if isinstance(each, pa.Array))
 
 
-def _array(given: Any, size: int) -> pa.Array:
+def _array(given: object, size: int) -> pa.Array:
     return given if isinstance(given, pa.Array) else pa.repeat(given, size)
 
 
@@ -109,7 +109,7 @@ def _interleaved(arrays: list[pa.Array], size: int) -> pa.Array:
     return pa.concat_arrays(arrays).take(pa.array(np.arange(size * len(arrays)).reshape(-1, size).T.ravel()))
 
 
-def item(array: pa.Array, position: Any) -> pa.Array | None:
+def item(array: pa.Array, position: object) -> pa.Array | None:
     """The item at a constant position of each ARRAY, NULL where there is none."""
     if not isinstance(position, pa.Scalar) or not isinstance(array, pa.Array):
         return None
@@ -122,7 +122,7 @@ def item(array: pa.Array, position: Any) -> pa.Array | None:
     return array.values.take(pa.array(np.where(missing, 0, indices), mask=missing if missing.any() else None))
 
 
-def entry(array: pa.Array, key: Any) -> pa.Array | None:
+def entry(array: pa.Array, key: object) -> pa.Array | None:
     """The value of a constant key in each MAP, NULL where there is none."""
     if not isinstance(key, pa.Scalar) or not isinstance(array, pa.Array) or has_hidden(array):
         return None

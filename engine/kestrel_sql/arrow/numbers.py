@@ -60,7 +60,7 @@ def unscaled(given: Any) -> tuple[Any, int] | None:
     return low, kind.scale
 
 
-def decimals(values: Numbers, precision: int, scale: int, *given: Any) -> pa.Array | None:
+def decimals(values: Numbers, precision: int, scale: int, *given: object) -> pa.Array | None:
     """DECIMALs of unscaled values, NULL where one of the given arrays is; None if one has too many digits."""
     if precision > MAX_PRECISION or scale < 0:
         return None

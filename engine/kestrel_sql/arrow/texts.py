@@ -6,7 +6,6 @@ Java counts UTF-16 units, and Arrow counts characters and may hold halves of sur
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +24,14 @@ def data_of(array: pa.Array) -> Bytes:
     return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
 
 
-def is_ascii(*given: Any) -> bool:
+def is_ascii(*given: object) -> bool:
     """Whether all texts are ASCII."""
     return all(
         each.as_py().isascii() if isinstance(each, pa.Scalar) else data_of(each).max(initial=0) < 128 for each in given
     )
 
 
-def is_plain(*given: Any) -> bool:
+def is_plain(*given: object) -> bool:
     """Whether all texts consist of printable characters of ASCII, so that they have one line."""
     for each in given:
         data = np.frombuffer(each.as_py().encode(), np.uint8) if isinstance(each, pa.Scalar) else data_of(each)
@@ -60,7 +59,7 @@ _LARGE = 1 << 24
 """`MAX_SIZE` of `kestrel_sql.functions.values.size_limits`."""
 
 
-def joined(separator: str, *given: Any, null: str | None = None) -> pa.Array | None:
+def joined(separator: str, *given: object, null: str | None = None) -> pa.Array | None:
     """Join the texts of each row; a NULL is left out, or written as `null`."""
     size = sum(len(data_of(each)) for each in given if isinstance(each, pa.Array))
     size += sum(len(each.as_py()) for each in given if isinstance(each, pa.Scalar)) + len(given) * len(separator)
@@ -73,7 +72,7 @@ def joined(separator: str, *given: Any, null: str | None = None) -> pa.Array | N
     return pc.binary_join_element_wise(*given, separator)
 
 
-def plain_pattern(pattern: Any) -> str | None:
+def plain_pattern(pattern: object) -> str | None:
     """Return a regular expression on which Java's engine and Arrow's agree over plain texts; None for others.
 
     Those have characters, classes, groups and greedy repetitions of single characters or classes only, and no

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.arrow.types import CARRIER, DIGITS
 from kestrel_sql.types.carried import is_wide
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Decimal, Map, SqlType, Struct
+
+T = TypeVar("T")
 
 Convert = Callable[[Any], Any]
 
@@ -23,7 +25,7 @@ def uncarried(value: Mapping[str, Any]) -> Any:
     return decimal.Decimal(value[DIGITS]) if DIGITS in value else {}
 
 
-def _with_key(mapping: Mapping[Any, Any], null: str | None) -> Mapping[Any, Any]:
+def _with_key(mapping: Mapping[Any, object], null: str | None) -> Mapping[Any, Any]:
     """Replace a NULL key, which no map of Arrow has, as JSON writes it; leave out that of another type."""
     if None not in mapping:
         return mapping
@@ -31,7 +33,7 @@ def _with_key(mapping: Mapping[Any, Any], null: str | None) -> Mapping[Any, Any]
     return {key: value for key, value in named.items() if key is not None}
 
 
-def _same(value: Any) -> Any:
+def _same(value: T) -> T:
     return value
 
 

@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import cast
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import FormatInfo, Formats, Step, TimestampColumn, WindowInfo
-from kestrel_sql.plan.steps.aggregates import StreamAggregateV1
-from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1, StreamHeadersV1, TableHeadersV1
-from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
-from kestrel_sql.plan.steps.sources import (
-    StreamSourceV1,
-    TableSourceV1,
-    TableSourceV2,
-    WindowedStreamSourceV1,
-    WindowedTableSourceV1,
-)
-from kestrel_sql.plan.steps.streams import (
-    StreamFilterV1,
-    StreamGroupByKeyV1,
-    StreamGroupByV1,
-    StreamGroupByV2,
-    StreamSelectKeyV1,
-    StreamSelectKeyV2,
-    StreamSelectV1,
-)
-from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.format.expressions import format_expression
 from kestrel_sql.sql.nodes.expressions import Expression, Node
 from kestrel_sql.types.schema import Column, Schema
@@ -81,46 +59,8 @@ def _bracketed(columns: tuple[Column, ...]) -> str:
     return f"[{', '.join(map(str, columns))}]"
 
 
-Part = tuple[str, Callable[[Step], object]]
-
-
-def _parts(*names: str) -> tuple[Part, ...]:
-    return tuple((name.replace("_", " "), attrgetter(name)) for name in names)
-
-
-_SOURCE = _parts("topic_name", "formats", "timestamp_column")
-_KAFKA = _parts("topic_name", "formats", "ingestion")
-_WINDOWED = (*_SOURCE, *_parts("window_info"))
-_SINK = _parts("topic_name", "formats", "timestamp_column")
-_GROUP = _parts("internal_formats", "group_by_expressions")
-
-PASSIVE: tuple[type[Step], ...] = (StreamFilterV1, TableFilterV1, StreamSelectV1, TableSelectV1)
-"""Steps that an upgrade may add, remove and change: they keep no state."""
-
-ENFORCED: Mapping[type[Step], tuple[Part, ...]] = {
-    StreamSourceV1: _SOURCE,
-    TableSourceV1: _SOURCE,
-    TableSourceV2: (*_SOURCE, *_parts("state_store_formats")),
-    WindowedStreamSourceV1: _WINDOWED,
-    WindowedTableSourceV1: _WINDOWED,
-    KafkaStreamSourceV1: _KAFKA,
-    KafkaTableSourceV1: _KAFKA,
-    StreamSelectKeyV1: _parts("key_expression"),
-    StreamSelectKeyV2: _parts("key_expression"),
-    TableSelectKeyV1: _parts("internal_formats", "key_expression"),
-    StreamGroupByKeyV1: _parts("internal_formats"),
-    StreamGroupByV1: _GROUP,
-    StreamGroupByV2: _GROUP,
-    StreamAggregateV1: (
-        ("columns not part of aggregate", attrgetter("non_aggregate_columns")),
-        *_parts("aggregation_functions", "internal_formats"),
-    ),
-    StreamHeadersV1: _parts("headers_column"),
-    TableHeadersV1: _parts("headers_column"),
-    StreamSinkV1: _SINK,
-    TableSinkV1: _SINK,
-}
-"""Steps that an upgrade must not change, with the fields that it compares; no upgrade supports any other step."""
+_TITLES = {"non_aggregate_columns": "columns not part of aggregate"}
+"""What errors call a field, if not by its name."""
 
 
 def check_plan_upgrade(old: Step, new: Step) -> None:
@@ -130,25 +70,25 @@ def check_plan_upgrade(old: Step, new: Step) -> None:
         StatementError: names the first step, from the sink to the sources, that changed or that no upgrade supports.
     """
     before, after = _enforced(old), _enforced(new)
-    parts = ENFORCED.get(type(before))
-    if parts is None:
+    if before.kept is None:
         raise StatementError(f"Upgrades not yet supported for {_name(before)}")
     if type(before) is not type(after):
         raise StatementError(
             f"Query is not upgradeable. Plan type {_name(after)} cannot take the place of {_name(before)}"
         )
-    for title, read in parts:
-        if read(before) != read(after):
+    for field in before.kept:
+        was, now = getattr(before, field), getattr(after, field)
+        if was != now:
+            title = _TITLES.get(field, field.replace("_", " "))
             raise StatementError(
-                f"{_name(before)} must have matching {title}. "
-                f"Values differ: {_sql(read(before))} vs. {_sql(read(after))}"
+                f"{_name(before)} must have matching {title}. Values differ: {_sql(was)} vs. {_sql(now)}"
             )
     for left, right in zip(before.upstream, after.upstream, strict=True):
         check_plan_upgrade(left, right)
 
 
 def _enforced(step: Step) -> Step:
-    while isinstance(step, PASSIVE):
+    while step.passive:
         (step,) = step.upstream
     return step
 

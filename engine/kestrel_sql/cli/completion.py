@@ -10,7 +10,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.formats.capabilities import FORMATS
+from kestrel_sql.formats.table import FORMATS
 from kestrel_sql.planner.properties.values import SINK_KEYS, SOURCE_KEYS
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.sql.keywords import KEYWORDS, is_plain

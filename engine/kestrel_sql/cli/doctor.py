@@ -104,7 +104,7 @@ def _packages() -> str:
 
 
 def _spark() -> str:
-    from kestrel_sql.spark.compat import found_spark
+    from kestrel_sql.spark.releases import found_spark
 
     return found_spark()
 

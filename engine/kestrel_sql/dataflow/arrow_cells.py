@@ -13,7 +13,7 @@ from kestrel_sql.arrow.columns import taken, to_array, to_list
 from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, NumberCells, Schema
 from kestrel_sql.expressions.columns import Column
-from kestrel_sql.operators.number_columns import Values
+from kestrel_sql.operators.number_columns import NumberColumn
 from kestrel_sql.types.schema import Column as SchemaColumn
 
 Numbers = npt.NDArray[np.int64]
@@ -71,10 +71,14 @@ class Arrow:
         array = self.array
         known = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else np.ones(len(array), dtype=bool)
         if kind is None:
-            return Values(np.zeros(len(array), np.int64), known)
-        return Values((array.fill_null(0) if array.null_count else array).to_numpy().astype(kind, copy=False), known)
+            return NumberColumn(np.zeros(len(array), np.int64), known)
+        return NumberColumn(
+            (array.fill_null(0) if array.null_count else array).to_numpy().astype(kind, copy=False), known
+        )
 
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+    def pick(
+        self, sources: Sequence[Columns], more: Sequence[Sequence[object]], at: Indices, columns: Schema
+    ) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
         given = [
             _alike([_as_arrow(cells, column) for cells, column in zip(own, columns, strict=True)]) for own in sources

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from kestrel_sql.dataflow.builders import build, collect_builders
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import build_queryable
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.typed_values import converter
 from kestrel_sql.dataflow.unused_old_rows import unread_table
-from kestrel_sql.dataflow.walk import build, collect_builders
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.step import Step

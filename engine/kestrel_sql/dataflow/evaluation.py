@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Entry, Indices, Log, Part, Rows
-from kestrel_sql.expressions.columns import Array, Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
-from kestrel_sql.expressions.compiled import Compiled
+from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, Report, lazy_columns, unreported
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.expressions.user_calls import UserFunctionError
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.functions.bind.nodes import Bound
@@ -88,7 +89,7 @@ class Scope:
             values = cells[places[name]].values()
             return values if len(at) == size else [values[each] for each in at]
 
-        def array(name: str) -> Array | None:
+        def array(name: str) -> ArrowArray | None:
             return cells[places[name]].array
 
         whole = len(at) == size and any(each.array is not None for each in cells)

@@ -9,8 +9,8 @@ from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Apply, Log, Rows
 from kestrel_sql.expressions import columns
-from kestrel_sql.formats.capabilities import capabilities_of
 from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.utf16 import without_halves
 from kestrel_sql.operators.operator import Operator, Scope
@@ -203,7 +203,7 @@ class GraphQuery(Query):
     def _with_written_keys(self, relation: Relation) -> Relation:
         """Give new keys the halves of characters that they have behind a serde: none, unless its format keeps them."""
         has_strings = any(contains(column.type, lambda part: part == STRING) for column in relation.schema.key)
-        keeps = capabilities_of(relation.key_codec.format.format).keeps_halves
+        keeps = format_of(relation.key_codec.format.format).keeps_halves
         if not relation.rekeyed or not has_strings or keeps:
             return relation
         return self.then(relation, _without_halves, relation, "write halves of characters in keys as ?")

@@ -107,7 +107,7 @@ class MessageReader:
             return (*(None for _ in self.ingestion.message_schema.value), {"DESCRIPTION": str(error)})
         return None if value is None else (*value, None)
 
-    def _metadata(self, record: Mapping[str, Any]) -> Row:
+    def _metadata(self, record: Mapping[str, object]) -> Row:
         return tuple(_item(column, record) for column in self.ingestion.metadata)
 
 

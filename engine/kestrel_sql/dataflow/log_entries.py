@@ -50,7 +50,7 @@ def base64_of(data: bytes | None) -> str | None:
     return None if data is None else b64encode(data).decode()
 
 
-def json_row(values: Iterable[Any]) -> str:
+def json_row(values: Iterable[object]) -> str:
     """Encode a row for a log entry, as a JSON array."""
     return write_compact(list(values))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import EncodedKey
+from kestrel_sql.dataflow.key_bytes import EncodedKey
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, NumberCells, Part, Rows, numbered
 from kestrel_sql.operators.late_rows import Late, take
@@ -160,7 +160,7 @@ class OperatorRows:
                 old = old.with_cells(results.old_time, Listed(results.times))
         return self._key(results), self._version(results.values, results.own, results, size), old
 
-    def _in_order(self, of: Callable[[Rows, int], Sequence[Any]]) -> Any:
+    def _in_order(self, of: Callable[[Rows, int], Sequence[object]]) -> Any:
         """What each row has, in order, of what the rows of each input have; `of` also takes the number of the input."""
         found = [() if rows is None else of(rows, side) for side, rows in enumerate(self.inputs)]
         if len(found) == 1:
@@ -279,7 +279,7 @@ class OperatorRows:
 
 
 def _picked(
-    sources: Sequence[Columns], more: Sequence[Sequence[Any]], places: Indices, columns: Sequence[Column]
+    sources: Sequence[Columns], more: Sequence[Sequence[object]], places: Indices, columns: Sequence[Column]
 ) -> Columns:
     """The columns of rows of `sources`, one after the other, and `more`; rows without columns have none."""
     if not columns:

@@ -12,7 +12,7 @@ from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Indices, Listed, Log, Part, Rows
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures, unreported
-from kestrel_sql.expressions.compiled import Compiled
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.plan.step import SelectItem, Step

@@ -11,7 +11,6 @@ from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.plan.schemas import step_schema
 from kestrel_sql.plan.step import Formats, Step
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.schema import Column, Schema
@@ -46,7 +45,7 @@ class Query:
 
     def schema(self, step: Step, *inputs: Relation) -> Schema:
         """The schema of a step over built inputs."""
-        return step_schema(step, [each.schema for each in inputs], lambda node, scope: self.bind(node, scope).type)
+        return step.schema([each.schema for each in inputs], lambda node, scope: self.bind(node, scope).type)
 
     def flag(self, name: str, default: str = "true") -> bool:
         """Return a boolean setting."""

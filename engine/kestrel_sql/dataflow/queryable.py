@@ -9,9 +9,9 @@ from kestrel_sql.dataflow.graph import Graph, GraphQuery, Stateful
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.steps.sinks import table_sink_v1
 from kestrel_sql.dataflow.steps.tables import table_filter_v1, table_select_v1, with_old
-from kestrel_sql.dataflow.tables import stored
+from kestrel_sql.dataflow.table_operators import stored
 from kestrel_sql.operators.table_rows import holds_table
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.plan.step import Step
 from kestrel_sql.plan.steps.sinks import TableSinkV1
 from kestrel_sql.plan.steps.sources import TableSourceV1, TableSourceV2, WindowedTableSourceV1

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
 
-from kestrel_sql.expressions.columns import Array, Column
+from kestrel_sql.arrow.late import ArrowArray
+from kestrel_sql.expressions.columns import Column
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -37,7 +38,7 @@ class Cells(Protocol):
     """The values of a column; a carrier may keep them as an Arrow array until a step asks for them."""
 
     @property
-    def array(self) -> Array | None:
+    def array(self) -> ArrowArray | None:
         """The values as an Arrow array, if they are kept as one."""
         ...
 
@@ -61,7 +62,9 @@ class Cells(Protocol):
         """
         ...
 
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+    def pick(
+        self, sources: Sequence[Columns], more: Sequence[Sequence[object]], at: Indices, columns: Schema
+    ) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1.
 
         The first of these columns is this one. `columns` are their names and types.
@@ -78,7 +81,7 @@ class Listed:
 
     __slots__ = ("_values",)
 
-    array: Array | None = None
+    array: ArrowArray | None = None
 
     def __init__(self, values: Column) -> None:
         self._values = values
@@ -102,7 +105,9 @@ class Listed:
 
         return column_of(self.values(), kind)
 
-    def pick(self, sources: Sequence[Columns], more: Sequence[Sequence[Any]], at: Indices, columns: Schema) -> Columns:
+    def pick(
+        self, sources: Sequence[Columns], more: Sequence[Sequence[object]], at: Indices, columns: Schema
+    ) -> Columns:
         """Return the columns of rows at some indices of `sources`, one after the other, then `more`; NULL at -1."""
         found = []
         for place in range(len(columns)):
@@ -288,7 +293,7 @@ class Rows:
             positions=None if self.positions is None else [self.positions[each] for each in kept],
         )
 
-    def where(self, kept: Sequence[Any]) -> Rows:
+    def where(self, kept: Sequence[object]) -> Rows:
         """Return the rows that are kept."""
         found = Chosen(at for at, keep in enumerate(kept) if keep)
         return self if len(found) == self.size else self.take(found)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kestrel_sql.arrow.late import ArrowArray
+
 Column = list[Any]
 """The value of each row; arbitrary in the rows that have failed."""
 
@@ -14,10 +16,7 @@ Failures = dict[int, Exception]
 Evaluate = Callable[["Columns", Failures], Column]
 """Evaluates an expression over all rows, and adds those that fail; those that have failed before stay as they are."""
 
-Array = Any
-"""A column as an Arrow array, or a scalar of Arrow where it is a constant."""
-
-Arrays = Callable[["Columns"], Array | None]
+Arrays = Callable[["Columns"], ArrowArray | None]
 """Evaluates an expression over arrays, without a failure or a report; None where it cannot."""
 
 LEAST_ROWS = 64
@@ -48,7 +47,7 @@ class Columns:
         size: int,
         report: Report = unreported,
         variables: Mapping[str, Column] | None = None,
-        arrays: Callable[[str], Array | None] | None = None,
+        arrays: Callable[[str], ArrowArray | None] | None = None,
         least_rows: int = LEAST_ROWS,
     ) -> None:
         self._columns = columns
@@ -56,21 +55,21 @@ class Columns:
         self.report = report
         self.variables: Mapping[str, Column] = {} if variables is None else variables
         self._arrays = arrays if size >= least_rows else None
-        self.made: dict[object, Array | None] | None = None if self._arrays is None else {}
+        self.made: dict[object, ArrowArray | None] | None = None if self._arrays is None else {}
 
     def column(self, name: str) -> Column:
         """Return a column."""
         return self._columns[name]
 
-    def array(self, name: str) -> Array | None:
+    def array(self, name: str) -> ArrowArray | None:
         """Return a column, or the column of a variable, as an array; None if it is kept as a list."""
         return None if self._arrays is None else self._arrays(name)
 
-    def of_items(self, rows: Array, variables: Mapping[str, Array]) -> Columns:
+    def of_items(self, rows: ArrowArray, variables: Mapping[str, ArrowArray]) -> Columns:
         """Return rows, each as often as it is named, with further variables, as `repeated` does for lists."""
-        taken: dict[str, Array | None] = dict(variables)
+        taken: dict[str, ArrowArray | None] = dict(variables)
 
-        def take(name: str) -> Array | None:
+        def take(name: str) -> ArrowArray | None:
             if name not in taken:
                 array = self.array(name)
                 taken[name] = None if array is None else array.take(rows)

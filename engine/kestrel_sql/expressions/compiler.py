@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import later
+from kestrel_sql.arrow.late import ArrowArray, later
 from kestrel_sql.errors import UnsupportedError
-from kestrel_sql.expressions.columns import Array, Arrays, Column, Columns, Evaluate, Failures, over_rows
+from kestrel_sql.expressions.columns import Arrays, Column, Columns, Evaluate, Failures, over_rows
 from kestrel_sql.expressions.user_calls import of_a_user
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import ends_decided
@@ -98,7 +98,7 @@ class Constant:
         """Return a column of the value."""
         return _Same([self.value] * columns.size)
 
-    def arrays(self, columns: Columns) -> Array | None:
+    def arrays(self, columns: Columns) -> ArrowArray | None:
         """Return the value as a scalar of Arrow."""
         kind = None if self.type is None or self.value is None else late.types.to_plain_arrow(self.type)
         return None if kind is None else late.pa.scalar(self.value, kind)
@@ -119,7 +119,7 @@ class Columnar:
         listed: Column = late.columns.to_list(found)
         return listed
 
-    def arrays(self, columns: Columns) -> Array | None:
+    def arrays(self, columns: Columns) -> ArrowArray | None:
         """Return an array, made once for these columns."""
         made = columns.made
         if made is None:
@@ -148,11 +148,11 @@ class _ColumnBody:
         whole: the operands in which a NULL is a failure.
     """
 
-    body: Callable[..., Array | None]
+    body: Callable[..., ArrowArray | None]
     operands: Sequence[Arrays]
     whole: Sequence[int] = ()
 
-    def __call__(self, columns: Columns) -> Array | None:
+    def __call__(self, columns: Columns) -> ArrowArray | None:
         given = []
         for each in self.operands:
             found = each(columns)
@@ -161,19 +161,19 @@ class _ColumnBody:
             given.append(found)
         return self.of(given)
 
-    def of(self, given: Sequence[Array]) -> Array | None:
+    def of(self, given: Sequence[ArrowArray]) -> ArrowArray | None:
         """Apply the body."""
         if any(_is_array(given[at]) and given[at].null_count for at in self.whole):
             return None
         return self.body(*given) if any(_is_array(each) or callable(each) for each in given) else None
 
 
-def _is_array(given: Any) -> bool:
+def _is_array(given: object) -> bool:
     return isinstance(given, late.pa.Array)
 
 
 def _column_body(
-    body: Callable[..., Array | None] | None,
+    body: Callable[..., ArrowArray | None] | None,
     operands: Sequence[Evaluate],
     whole: Sequence[int] = (),
 ) -> _ColumnBody | None:
@@ -193,7 +193,7 @@ def _by_values(bound: Bound, body: Callable[..., Any], nulls: Nulls | None, opti
     if not options.of_items or of is None or is_carried(of):
         return None
 
-    def run(*given: Any) -> Array | None:
+    def run(*given: Any) -> ArrowArray | None:
         size = next(len(each) for each in given if _is_array(each))
         lists = [late.columns.to_list(each) if _is_array(each) else [each.as_py()] * size for each in given]
         failures: Failures = {}
@@ -213,12 +213,12 @@ def _is_sure(evaluate: Evaluate) -> bool:
 
 
 def mapped(
-    body: Callable[..., Any],
+    body: Callable[..., object],
     operands: Sequence[Column],
     failures: Failures,
     nulls: Nulls | None,
     *,
-    without: Any = None,
+    without: object = None,
     retry: bool = True,
 ) -> Column:
     """Apply a function of values to each row.
@@ -257,10 +257,10 @@ def mapped(
     return found
 
 
-def _checked(body: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(body: Callable[..., object]) -> Callable[..., Any]:
     """Count what a function makes as work for one request."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: object) -> Any:
         found = body(*values)
         check_made(found, values)
         return found
@@ -308,7 +308,7 @@ class _Step:
     def __call__(self, start: Column, columns: Columns, failures: Failures) -> Column:
         return self.run(start, columns, failures)
 
-    def arrays(self, start: Array, columns: Columns) -> Array | None:
+    def arrays(self, start: ArrowArray, columns: Columns) -> ArrowArray | None:
         """Evaluate the link over arrays."""
         if self.body is None:
             return None
@@ -352,7 +352,7 @@ def _columnar_chain(run: Evaluate, first: Evaluate, steps: Sequence[_Step]) -> E
     if start is None or any(step.body is None for step in steps):
         return run
 
-    def arrays(columns: Columns) -> Array | None:
+    def arrays(columns: Columns) -> ArrowArray | None:
         found = start(columns)
         for step in steps:
             if found is None:
@@ -411,7 +411,7 @@ class _ColumnValues:
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         return columns.column(self.name)
 
-    def arrays(self, columns: Columns) -> Array | None:
+    def arrays(self, columns: Columns) -> ArrowArray | None:
         """Return the column as an array."""
         return None if self.carried else columns.array(self.name)
 
@@ -428,7 +428,7 @@ class _VariableValues:
     def __call__(self, columns: Columns, failures: Failures) -> Column:
         return columns.variables[self.name]
 
-    def arrays(self, columns: Columns) -> Array | None:
+    def arrays(self, columns: Columns) -> ArrowArray | None:
         """Return the variable as an array."""
         return columns.array(self.name)
 
@@ -457,7 +457,7 @@ class _Lambda:
     def of_row(self, columns: Columns, at: int) -> Callable[..., Any]:
         """Return the lambda of a row as a function, which evaluates its body for each call."""
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: object) -> Any:
             check_work()
             failures: Failures = {}
             (value,) = self._over(columns, (at,), (arguments,), failures)
@@ -467,19 +467,19 @@ class _Lambda:
 
         return call
 
-    def arrays(self, columns: Columns) -> Callable[..., Array | None] | None:
+    def arrays(self, columns: Columns) -> Callable[..., ArrowArray | None] | None:
         """Return the lambda as a function of the row of each call, and of arrays of its arguments."""
         body = arrays_of(self._body)
         if body is None:
             return None
 
-        def call(rows: Array, *given: Array) -> Array | None:
+        def call(rows: ArrowArray, *given: ArrowArray) -> ArrowArray | None:
             found = body(columns.of_items(rows, dict(zip(self._parameters, given, strict=True))))
             return late.pa.repeat(found, len(rows)) if isinstance(found, late.pa.Scalar) else found
 
         return call
 
-    def over(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+    def over(self, columns: Columns, calls: Sequence[Sequence[tuple[object, ...]]]) -> Column:
         """Return the lambdas of all rows as functions that give what their calls give, in this order.
 
         Much cheaper than a call at a time, where it is known what each row will call its lambda with. If one takes too
@@ -491,7 +491,7 @@ class _Lambda:
             return [self.of_row(columns, at) for at in range(columns.size)]
         return [_replay(islice(results, len(each))) for each in calls]
 
-    def _results(self, columns: Columns, calls: Sequence[Sequence[tuple[Any, ...]]]) -> Column:
+    def _results(self, columns: Columns, calls: Sequence[Sequence[tuple[object, ...]]]) -> Column:
         rows = [at for at, each in enumerate(calls) for _ in each]
         every = [arguments for each in calls for arguments in each]
         found: Column = []
@@ -505,7 +505,7 @@ class _Lambda:
         return found
 
     def _over(
-        self, columns: Columns, rows: Sequence[int], calls: Sequence[tuple[Any, ...]], failures: Failures
+        self, columns: Columns, rows: Sequence[int], calls: Sequence[tuple[object, ...]], failures: Failures
     ) -> Column:
         variables = dict(zip(self._parameters, map(list, zip(*calls, strict=True)), strict=True))
         return self._body(columns.repeated(rows, variables), failures)
@@ -528,10 +528,10 @@ _CALLS = 10_000
 """How many calls of a lambda are evaluated at once."""
 
 
-def _replay(results: Iterable[Any]) -> Callable[..., Any]:
+def _replay(results: Iterable[object]) -> Callable[..., Any]:
     values = iter([*results])
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         value = next(values)
         if isinstance(value, Exception):
             raise value
@@ -598,14 +598,14 @@ def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: E
         return _columnar(values, _column_body(compared_columns(op, of_left, of_right), [left, right]))
     distinct = op is ComparisonOp.IS_DISTINCT_FROM
 
-    def body(first: Any, second: Any) -> bool:
+    def body(first: object, second: object) -> bool:
         return (first is not second) is distinct if first is None or second is None else test(first, second)
 
     return _mapped(body, [left, right], Nulls.BODY)
 
 
 def _from_the_left(
-    body: Callable[[Any, Any], Any], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: Any
+    body: Callable[[Any, Any], object], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: object
 ) -> Evaluate:
     """Apply a body; the result is `without` for NULL on the left: Java leaves the right side alone then."""
 
@@ -658,7 +658,7 @@ def _(node: e.InList, bound: Bound, options: Options) -> Evaluate:
         known = frozenset(constants) - {None}
         return _applied(bound, options, known.__contains__, [operand], Nulls.BODY, contained_columns(of, known))
 
-    def body(value: Any, *items: Any) -> bool:
+    def body(value: object, *items: object) -> bool:
         return value is not None and any(
             item is not None and equal(value, item) for equal, item in zip(equalities, items, strict=True)
         )
@@ -702,7 +702,7 @@ def _(node: e.Arithmetic, bound: Bound, options: Options) -> _Step:
     )
 
 
-def joined_columns(left: Array, right: Array) -> Array | None:
+def joined_columns(left: ArrowArray, right: ArrowArray) -> ArrowArray | None:
     """Return what `_joined` returns for each row."""
     return late.texts.joined("", left, right, null="null")
 
@@ -743,7 +743,7 @@ def _(node: e.Case, bound: Bound, options: Options) -> Evaluate:
             found[at] = value
         return found
 
-    def chosen(*given: Array) -> Array | None:
+    def chosen(*given: ArrowArray) -> ArrowArray | None:
         found = given[-1] if node.default is not None else late.pa.scalar(None, late.types.to_plain_arrow(bound.type))
         for condition, result in reversed([(given[2 * at], given[2 * at + 1]) for at in range(len(branches))]):
             if not _is_array(condition) or condition.null_count:
@@ -778,10 +778,10 @@ def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
-    def build(*parts: Any) -> dict[Any, Any]:
+    def build(*parts: object) -> dict[Any, object]:
         return hash_map(dict(zip(parts[::2], parts[1::2], strict=True)))
 
-    def columns(kind: Any, *parts: Array) -> Array | None:
+    def columns(kind: object, *parts: ArrowArray) -> ArrowArray | None:
         if any(map(_is_array, parts[::2])):
             return None
         places = hash_map({key.as_py(): at for at, key in enumerate(parts[::2])})
@@ -799,7 +799,7 @@ def _(node: e.StructConstructor, bound: Bound, options: Options) -> Evaluate:
 
 
 def _constructed(
-    bound: Bound, options: Options, build: Callable[..., Any], columns: Callable[..., Array | None]
+    bound: Bound, options: Options, build: Callable[..., object], columns: Callable[..., ArrowArray | None]
 ) -> Evaluate:
     """A constructor: each item has its own error scope."""
     items = [scoped(child, compile_expression(child, options), options) for child in bound.children]
@@ -852,10 +852,10 @@ def _(node: e.Dereference, bound: Bound, options: Options) -> Evaluate:
 def _applied(
     bound: Bound,
     options: Options,
-    body: Callable[..., Any],
+    body: Callable[..., object],
     operands: Sequence[Evaluate],
     nulls: Nulls | None,
-    columns: Callable[..., Array | None] | None = None,
+    columns: Callable[..., ArrowArray | None] | None = None,
 ) -> Evaluate:
     columns = columns or _by_values(bound, body, nulls, options)
     return _folded(
@@ -877,7 +877,7 @@ def _folded(bound: Bound, operands: Sequence[Evaluate], evaluate: Evaluate) -> E
     return evaluate
 
 
-def _mapped(body: Callable[..., Any], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
+def _mapped(body: Callable[..., object], operands: Sequence[Evaluate], nulls: Nulls | None) -> Evaluate:
     if len(operands) == 1:
         (only,) = operands
         return lambda columns, failures: mapped(body, [only(columns, failures)], failures, nulls)
@@ -921,7 +921,7 @@ def _(node: e.FunctionCall, bound: Bound, options: Options) -> _Step:
     return _Step(run, _column_body(columns_body, others, required), others)
 
 
-def _with_calls(others: Sequence[Evaluate], body: Callable[..., Any], calls_of: Calls) -> _Run:
+def _with_calls(others: Sequence[Evaluate], body: Callable[..., object], calls_of: Calls) -> _Run:
     """A call of a function whose first argument says what it calls each of the others, which are lambdas, with."""
     lambdas = [each for each in others if isinstance(each, _Lambda)]
 
@@ -934,7 +934,7 @@ def _with_calls(others: Sequence[Evaluate], body: Callable[..., Any], calls_of: 
     return run
 
 
-def value_body(function: Scalar | Tabular, types: CallTypes) -> tuple[Callable[..., Any], bool]:
+def value_body(function: Scalar | Tabular, types: CallTypes) -> tuple[Callable[..., object], bool]:
     """Return the body of a function for one value of each argument, and whether it is a user's."""
     body: Callable[..., Any] = function.body
     called = partial(body, types) if function.with_types else body
@@ -946,7 +946,7 @@ def is_of_user(function: Scalar | Tabular) -> bool:
     return not str(getattr(function.body, "__module__", "")).startswith("kestrel_sql.")
 
 
-def column_body(function: Scalar, types: CallTypes) -> Callable[..., Array | None] | None:
+def column_body(function: Scalar, types: CallTypes) -> Callable[..., ArrowArray | None] | None:
     """Return the body of a function over whole columns, if it has one."""
     body = function.columns
     return body if body is None or not function.with_types else partial(body, types)

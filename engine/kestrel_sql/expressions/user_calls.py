@@ -65,7 +65,7 @@ _CLASSES: dict[SqlType, tuple[type, ...]] = {
 }
 
 
-def _is_of(value: Any, sql_type: SqlType) -> bool:
+def _is_of(value: object, sql_type: SqlType) -> bool:
     match sql_type:
         case _ if value is None:
             return True

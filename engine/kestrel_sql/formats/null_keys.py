@@ -38,7 +38,7 @@ def _naming(sql_type: SqlType) -> Callable[[Any], Any] | None:
             return None
 
 
-def _with_named_key(mapping: Mapping[Any, Any], name: str | None, inner: Callable[[Any], Any] | None) -> Any:
+def _with_named_key(mapping: Mapping[Any, object], name: str | None, inner: Callable[[Any], object] | None) -> Any:
     if inner is None and None not in mapping:
         return mapping
     items = ((name if key is None else key, value) for key, value in mapping.items())

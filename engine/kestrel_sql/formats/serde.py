@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.errors import RegistryError, SerdeError
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegistryView
 from kestrel_sql.java.utf16 import encodable
@@ -18,6 +19,16 @@ Row = tuple[Any, ...]
 
 Decoder = Callable[[bytes | None], Row | None]
 Encoder = Callable[[Row | None], bytes | None]
+
+BulkDecoder = Callable[[ArrowArray], list[ArrowArray]]
+"""Decodes the bytes of records, none of them null, to one array per column.
+
+Raises:
+    NotPlainError: a record needs the row codec.
+"""
+
+BulkEncoder = Callable[[Sequence[ArrowArray]], ArrowArray]
+"""Encodes one array per column to the bytes of records, NULL for tombstones; raises as `BulkDecoder` does."""
 
 
 class Side(Enum):
@@ -51,14 +62,6 @@ class SerdeSpec:
     def subject(self) -> str:
         """The subject in the schema registry."""
         return f"{self.topic}-{self.side.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Codec:
-    """Creates the decoder and the encoder of a format for a spec."""
-
-    decoder: Callable[[SerdeSpec], Decoder]
-    encoder: Callable[[SerdeSpec], Encoder]
 
 
 _UNFIT = "A value does not fit the format or its column"

@@ -11,15 +11,15 @@ from decimal import Decimal
 from typing import Any
 
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.capabilities import FULL_NAME
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect.codec import SchemaCodec
-from kestrel_sql.formats.delimited import first_record
+from kestrel_sql.formats.known.delimited import first_record
+from kestrel_sql.formats.properties import FULL_NAME
 from kestrel_sql.formats.registered import framing as framed
 from kestrel_sql.formats.registered.languages import language_for
 from kestrel_sql.formats.serde import Decoder, Row, SerdeSpec, causes, describe
 from kestrel_sql.formats.table import decoder as table_decoder
-from kestrel_sql.java.regex.calls import groups
+from kestrel_sql.java.regex.timed_matching import groups
 
 SCHEMA = "schema"
 """The format property with an inline schema, given in the statement itself."""
@@ -159,7 +159,7 @@ def _reject_constant(constant: str) -> Any:
     raise ValueError(f"{constant} is not a JSON number")
 
 
-def _write_json(value: Any) -> str:
+def _write_json(value: object) -> str:
     match value:
         case dict():
             return "{" + ",".join(f"{_quoted(name)}:{_write_json(value[name])}" for name in sorted(value)) + "}"

@@ -1,51 +1,72 @@
-"""Finds the codec of a format."""
+"""Finds a format by its name: a new one is one more module of `known`, and its name here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from kestrel_sql.arrow.late import ArrowType
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats import delimited, kafka, none
-from kestrel_sql.formats.json import read as json_read
-from kestrel_sql.formats.json import write as json_write
+from kestrel_sql.formats.format import Format
+from kestrel_sql.formats.known import avro, delimited, json, json_sr, kafka, none, protobuf, protobuf_nosr
 from kestrel_sql.formats.null_keys import named_keys
-from kestrel_sql.formats.protobuf import unregistered as protobuf_nosr
-from kestrel_sql.formats.registered import framing as framed
-from kestrel_sql.formats.serde import Codec, Decoder, Encoder, SerdeSpec
+from kestrel_sql.formats.properties import FULL_NAME
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder, SerdeSpec
+from kestrel_sql.plan.step import FormatInfo
 
-FORMATS: Mapping[str, Codec] = MappingProxyType(
+FORMATS: Mapping[str, Format] = MappingProxyType(
     {
-        "DELIMITED": Codec(delimited.decoder, delimited.encoder),
-        "AVRO": Codec(framed.decoder, framed.encoder),
-        "JSON": Codec(json_read.decoder, json_write.encoder),
-        "KAFKA": Codec(kafka.decoder, kafka.encoder),
-        "JSON_SR": Codec(framed.decoder, framed.encoder),
-        "NONE": Codec(none.decoder, none.encoder),
-        "PROTOBUF": Codec(framed.decoder, framed.encoder),
-        "PROTOBUF_NOSR": Codec(protobuf_nosr.decoder, protobuf_nosr.encoder),
+        module.FORMAT.name: module.FORMAT
+        for module in (avro, delimited, json, json_sr, kafka, none, protobuf, protobuf_nosr)
     }
 )
 
 
-def codec_of(spec: SerdeSpec) -> Codec:
-    """Return the codec of the spec's format.
+def format_of(name: str) -> Format:
+    """Return a format by its case-insensitive name.
 
     Raises:
         FormatError: there is no such format.
     """
-    codec = FORMATS.get(spec.format.format.upper())
-    if codec is None:
-        raise FormatError(f"Unknown format: {spec.format.format}")
-    return codec
+    found = FORMATS.get(name.upper())
+    if found is None:
+        raise FormatError(f"Unknown format: {name}", hint=f"the formats are {', '.join(sorted(FORMATS))}")
+    return found
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
     """Return the function from bytes to a row; it raises SerdeError for bytes that it cannot decode."""
-    return codec_of(spec).decoder(spec)
+    return format_of(spec.format.format).decoder(spec)
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
     """Return the function from a row to bytes; it raises SerdeError for rows that it cannot encode."""
-    encode, named = codec_of(spec).encoder(spec), named_keys(spec.columns)
+    encode, named = format_of(spec.format.format).encoder(spec), named_keys(spec.columns)
     return encode if named is None else lambda row: encode(None if row is None else named(row))
+
+
+def bulk_decoder(spec: SerdeSpec, types: Sequence[ArrowType]) -> BulkDecoder | None:
+    """Return the bulk decoder for a spec, from the bytes of records to one array per column; None if there is none."""
+    found = FORMATS.get(spec.format.format)
+    return found.bulk_decoder(spec, types) if found is not None and spec.columns else None
+
+
+def bulk_encoder(spec: SerdeSpec, types: Sequence[ArrowType]) -> BulkEncoder | None:
+    """Return the bulk encoder for a spec, from one array per column to the bytes of records; None if there is none."""
+    found = FORMATS.get(spec.format.format)
+    return found.bulk_encoder(spec, types) if found is not None and spec.columns else None
+
+
+def check_properties(info: FormatInfo) -> None:
+    """Reject properties that the format does not have.
+
+    Raises:
+        FormatError: a property is unknown, the schema name is blank, or the format is unknown.
+    """
+    found = format_of(info.format)
+    unknown = [name for name, _ in info.properties if name not in found.properties]
+    if unknown:
+        raise FormatError(f"{found.name} does not support the following configs: [{', '.join(unknown)}]")
+    full_name = info.property(FULL_NAME)
+    if full_name is not None and not full_name.strip():
+        raise FormatError(f"{FULL_NAME} cannot be empty. Format configuration: {{{FULL_NAME}={full_name}}}")

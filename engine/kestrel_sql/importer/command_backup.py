@@ -93,12 +93,12 @@ def _split(line: str, default_key: str) -> tuple[str, Any]:
     return key, _DECODER.decode("{" + rest)
 
 
-def _parsed(value: Any) -> Any:
+def _parsed(value: object) -> Any:
     """Parse a command that is a string of JSON."""
     return _DECODER.decode(value) if isinstance(value, str) else value
 
 
-def _key(key: Any, default_key: str) -> str:
+def _key(key: object, default_key: str) -> str:
     match key:
         case str():
             return key
@@ -108,7 +108,7 @@ def _key(key: Any, default_key: str) -> str:
             return default_key
 
 
-def _record(key: str, value: Any) -> CommandRecord:
+def _record(key: str, value: object) -> CommandRecord:
     if not isinstance(value, dict):
         return CommandRecord(key, problem="a command must be a JSON object")
     plan, statement = value.get("plan"), value.get("statement")
@@ -125,5 +125,5 @@ def _record(key: str, value: Any) -> CommandRecord:
     )
 
 
-def _settings(value: Any) -> dict[str, object]:
+def _settings(value: object) -> dict[str, object]:
     return {name: setting for name, setting in value.items() if setting is not None} if isinstance(value, dict) else {}

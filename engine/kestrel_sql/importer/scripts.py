@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kestrel_sql.admin.connect import SKIP, URL
 from kestrel_sql.dataflow.build import build_graph
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import EngineError, StatementError, attach_span
 from kestrel_sql.importer.entries import Outcome, StatementReport, refused
 from kestrel_sql.importer.stubs import MissingFunction, with_stubs

@@ -53,7 +53,7 @@ def parse_json(text: str) -> Any:
     return node
 
 
-def read_value(text: str, start: int) -> tuple[Any, int]:
+def read_value(text: str, start: int) -> tuple[object, int]:
     """Read the value at position `start`; return it and the position after it.
 
     Raises:
@@ -70,7 +70,7 @@ def skip_whitespace(text: str, at: int) -> int:
     return at
 
 
-def read_items(text: str, start: int) -> Iterator[Any]:
+def read_items(text: str, start: int) -> Iterator[object]:
     """Yield the elements of the array whose opening bracket is at `start`.
 
     Raises:

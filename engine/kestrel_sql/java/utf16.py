@@ -46,7 +46,7 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def without_halves(value: Any) -> Any:
+def without_halves(value: object) -> Any:
     """Do `encodable` for each string inside of a value."""
     match value:
         case str():

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
-from kestrel_sql.operators.number_columns import Numbers, States, Values
+from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.number_columns import NumberColumn, Numbers, States
 
 _KEY = [pa.binary(), pa.uint32()]
 """The first columns: the key of a group, and its hash."""
@@ -166,12 +166,12 @@ class GroupColumns(Mapping[bytes, Group]):
         self._rows, self._columns, self._written = rows, rows.columns, written
         self._hashes = rows.column(1).to_numpy()
 
-    def _group(self, row: Sequence[Any]) -> Group:
+    def _group(self, row: Sequence[object]) -> Group:
         first = len(row) - sum(self._shape)
         states = [own if len(own) > 1 else own[0] for own in self._by_call(row[first:])]
         return [row[0], [*row[1:first]], states]
 
-    def _by_call(self, parts: Sequence[Any]) -> list[list[Any]]:
+    def _by_call(self, parts: Sequence[object]) -> list[list[Any]]:
         """The columns of each aggregate."""
         given = iter(parts)
         return [[next(given) for _ in range(count)] for count in self._shape]
@@ -231,11 +231,11 @@ class FoundGroups:
     keys: pa.BinaryArray
     hashes: Numbers
     at: Numbers
-    times: Values
+    times: NumberColumn
     columns: Sequence[pa.Array]
     states: Sequence[States]
 
-    def replace(self, times: Values, columns: Sequence[pa.Array], states: Sequence[States]) -> None:
+    def replace(self, times: NumberColumn, columns: Sequence[pa.Array], states: Sequence[States]) -> None:
         """Store groups with these timestamps (ms), non-aggregate columns and states instead."""
         numbers = [_array(column) for call in states for column in call]
         self.home.replace(self, _batch([self.keys, pa.array(self.hashes), _array(times), *columns, *numbers]))
@@ -255,7 +255,7 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _has_shape(group: Any, columns: int, shape: Sequence[int]) -> bool:
+def _has_shape(group: object, columns: int, shape: Sequence[int]) -> bool:
     if not isinstance(group, list) or len(group) != len((TIMESTAMP, COLUMNS, STATES)):
         return False
     _, copied, states = group
@@ -283,16 +283,16 @@ def _widest(kind: pa.DataType) -> pa.DataType | None:
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
-def _numbers(state: Any) -> list[Any]:
+def _numbers(state: object) -> list[Any]:
     return state if isinstance(state, list) else [state]
 
 
-def _parts(states: Sequence[Any]) -> list[Any]:
+def _parts(states: Sequence[object]) -> list[object]:
     """The numbers in states."""
     return [number for state in states for number in _numbers(state)]
 
 
-def _values(column: pa.Array, at: Numbers, fresh: float | None) -> Values:
+def _values(column: pa.Array, at: Numbers, fresh: float | None) -> NumberColumn:
     """The numbers of a column, those of absent groups as in a new group."""
     if pa.types.is_null(column.type):
         column = column.cast(pa.int64() if fresh is None else pa.array([fresh]).type)
@@ -300,13 +300,13 @@ def _values(column: pa.Array, at: Numbers, fresh: float | None) -> Values:
         column = column.cast(pa.int64())
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     if not column.null_count:
-        return Values(column.to_numpy(), valid)
+        return NumberColumn(column.to_numpy(), valid)
     values = column.fill_null(0).to_numpy()
     if fresh is not None:
         values, valid = np.where(at < 0, fresh, values), valid | (at < 0)
-    return Values(values, valid)
+    return NumberColumn(values, valid)
 
 
-def _array(column: Values) -> pa.Array:
+def _array(column: NumberColumn) -> pa.Array:
     values = column.values if column.values.dtype == np.float64 else column.values.astype(np.int64, copy=False)
     return pa.array(values, mask=None if column.valid.all() else ~column.valid)

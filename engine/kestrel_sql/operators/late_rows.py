@@ -36,7 +36,7 @@ def note(state: State, timestamp: int, window: Window, grace: int, time: int, co
     known["count"] += count
 
 
-def note_row(state: State, row: Any) -> None:
+def note_row(state: State, row: object) -> None:
     """Say which row was processed last. If it came too late, it is the first that did."""
     if LATE in state and _ROW not in state[LATE]:
         state[LATE][_ROW] = row

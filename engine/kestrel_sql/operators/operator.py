@@ -164,6 +164,27 @@ class Results:
         return self
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEntry:
+    """One row of a state.
+
+    Attributes:
+        part: the part of the state that holds it, such as `groups`.
+        side: the input of the operator whose key and value columns it has; None for the columns of the output.
+        key: the serialised key, without the window.
+        value: the value columns.
+        window: the window (ms), if the key has one.
+        timestamp: ms since the epoch; None if the part stores none.
+    """
+
+    part: str
+    side: int | None = None
+    key: bytes
+    value: Value | None
+    window: Window | None = None
+    timestamp: int | None = None
+
+
 class RowError(Exception):
     """A row that an operator cannot process; the cause says why."""
 
@@ -194,4 +215,8 @@ class Operator(Protocol):
             RowError: a row cannot be processed, such as one on which an aggregate fails; the host then fails this
                 query.
         """
+        ...
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the rows of a state; `windowed` says for each input whether its keys have windows."""
         ...

@@ -16,6 +16,11 @@ def unpack_key(packed_key: bytes) -> tuple[bytes, Window]:
     return packed_key[: -_BOUNDS.size], (start, end)
 
 
+def split_key(packed_key: bytes, windowed: bool) -> tuple[bytes, Window | None]:
+    """Return the key and the window, if it has one, of a packed key."""
+    return unpack_key(packed_key) if windowed else (packed_key, None)
+
+
 def pack_keys(keys: Sequence[bytes | None], windows: Sequence[Window | None] | None) -> Sequence[bytes | None]:
     """Return the bytes of serialised keys and of the bounds of their windows, if they have any.
 

@@ -51,12 +51,12 @@ class BucketedRows(MutableMapping[bytes, Any]):
     So a batch decodes and encodes the rows that share a bucket with one that it needs, and copies all others as bytes.
     """
 
-    def __init__(self, count: int, buckets: list[bytes | dict[bytes, Any]]) -> None:
+    def __init__(self, count: int, buckets: list[bytes | dict[bytes, object]]) -> None:
         """Take the number of rows in encoded buckets, and buckets whose number is a power of two."""
         self._encoded, self._buckets, self._mask = count, buckets, len(buckets) - 1
 
     @classmethod
-    def of(cls, rows: Mapping[bytes, Any]) -> BucketedRows:
+    def of(cls, rows: Mapping[bytes, object]) -> BucketedRows:
         """Put rows into buckets by the hash of their keys."""
         buckets: list[bytes | dict[bytes, Any]] = [{} for _ in range(1 << (len(rows) // _ROWS_A_BUCKET).bit_length())]
         found = cls(0, buckets)
@@ -75,7 +75,7 @@ class BucketedRows(MutableMapping[bytes, Any]):
         buckets = [each if isinstance(each, bytes) else packer.pack(each) for each in self._buckets]
         return msgpack.ExtType(_BUCKETS, packer.pack([len(self), *buckets]))
 
-    def _bucket(self, at: int) -> dict[bytes, Any]:
+    def _bucket(self, at: int) -> dict[bytes, object]:
         found = self._buckets[at]
         if isinstance(found, dict):
             return found
@@ -91,18 +91,18 @@ class BucketedRows(MutableMapping[bytes, Any]):
         opened: dict[int, dict[Any, Any]] = {at: {} if at < 0 else self._bucket(at) for at in set(places)}
         return [opened[at] for at in places]
 
-    def get(self, key: bytes | None, default: Any = None) -> Any:
+    def get(self, key: bytes | None, default: object = None) -> Any:
         """Return the row of a key, else `default`; no row has the key None, which joins ask for."""
         return default if key is None else self._bucket(crc32(key) & self._mask).get(key, default)
 
-    def pop(self, key: bytes, default: Any = None) -> Any:
+    def pop(self, key: bytes, default: object = None) -> Any:
         """Remove the row of a key and return it, else `default`."""
         return self._bucket(crc32(key) & self._mask).pop(key, default)
 
     def __getitem__(self, key: bytes) -> Any:
         return self._bucket(crc32(key) & self._mask)[key]
 
-    def __setitem__(self, key: bytes, row: Any) -> None:
+    def __setitem__(self, key: bytes, row: object) -> None:
         self._bucket(crc32(key) & self._mask)[key] = row
 
     def __delitem__(self, key: bytes) -> None:
@@ -129,7 +129,7 @@ def bucket_rows(state: State) -> None:
             state[name] = BucketedRows.of(rows)
 
 
-def dump_state(state: Mapping[Any, Any]) -> bytes:
+def dump_state(state: Mapping[Any, object]) -> bytes:
     """Encode a state: a version byte, then msgpack with extensions for Decimal, large integers and buckets.
 
     Raises:
@@ -158,7 +158,7 @@ def dump_state(state: Mapping[Any, Any]) -> bytes:
     return bytes([version]) + packed
 
 
-def pack_state(state: Mapping[Any, Any]) -> bytes:
+def pack_state(state: Mapping[Any, object]) -> bytes:
     """Encode a state compressed with zstd, for states that are written often and read rarely.
 
     Raises:
@@ -184,7 +184,7 @@ def batch_and_state(stored: bytes) -> tuple[int | None, bytes]:
     return _STAMP.unpack_from(stored)[1], stored[STAMP_SIZE:]
 
 
-def packed_length(stored: bytes | Mapping[Any, Any]) -> int:
+def packed_length(stored: bytes | Mapping[Any, object]) -> int:
     """Return how many members a state has, of one that is packed from its first bytes."""
     if not isinstance(stored, bytes):
         return len(stored)
@@ -227,7 +227,7 @@ def _packer(extend: Callable[[object], msgpack.ExtType]) -> msgpack.Packer:
     return msgpack.Packer(default=extend, use_bin_type=True, unicode_errors="surrogatepass")
 
 
-def _rows(data: bytes) -> dict[Any, Any]:
+def _rows(data: bytes) -> dict[Any, object]:
     try:
         found = _unpacked(data)
     except (msgpack.exceptions.UnpackException, ValueError, TypeError, ArithmeticError) as error:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
-from kestrel_sql.operators.aggregates.groups import result
+from kestrel_sql.operators.aggregates.group_rows import result
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate, unpacked
-from kestrel_sql.operators.group import TIMESTAMP
+from kestrel_sql.operators.group_state import TIMESTAMP
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State, Value, Window
 from kestrel_sql.operators.row_keys import restored_row, unpack_key
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _END, _START, _GROUP = 0, 1, 2
@@ -105,7 +105,7 @@ def _(operator: TableJoin, state: State, keys: SerialisedKeys, windowed: bool) -
             yield StoredRow(key, value, max(left[1], right[1]), window)
 
 
-def _selected(rows: Mapping[bytes, Any], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
+def _selected(rows: Mapping[bytes, object], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
     if keys is None:
         yield from rows.items()
         return
@@ -115,7 +115,7 @@ def _selected(rows: Mapping[bytes, Any], keys: SerialisedKeys) -> Iterator[tuple
 
 
 def _split_keys(
-    rows: Mapping[bytes, Any], keys: SerialisedKeys, windowed: bool
+    rows: Mapping[bytes, object], keys: SerialisedKeys, windowed: bool
 ) -> Iterator[tuple[bytes, bytes, Window | None]]:
     """Yield the row key, the key and the window of each wanted row; a windowed row key is the key, then the bounds."""
     if not windowed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kestrel_sql.plan.codec.plan_file import PlanFile, encode_statement
 
@@ -39,7 +38,7 @@ def diff_plans(left: PlanFile, right: PlanFile, restored: tuple[str, ...] = ()) 
     return tuple(differences)
 
 
-def _compare(left: Any, right: Any, path: str) -> Iterator[PlanDifference]:
+def _compare(left: object, right: object, path: str) -> Iterator[PlanDifference]:
     if isinstance(left, dict) and isinstance(right, dict) and left.get("@type") == right.get("@type"):
         yield from _objects(left, right, f"{path}<{left['@type']}>" if "@type" in left else path)
     elif isinstance(left, list) and isinstance(right, list):
@@ -48,13 +47,13 @@ def _compare(left: Any, right: Any, path: str) -> Iterator[PlanDifference]:
         yield PlanDifference(path, _text(left), _text(right))
 
 
-def _objects(left: Mapping[str, Any], right: Mapping[str, Any], path: str) -> Iterator[PlanDifference]:
+def _objects(left: Mapping[str, object], right: Mapping[str, object], path: str) -> Iterator[PlanDifference]:
     for name in dict.fromkeys((*left, *right)):
         if name not in _IGNORED:
             yield from _compare(left.get(name), right.get(name), f"{path}.{name}")
 
 
-def _lists(left: list[Any], right: list[Any], path: str) -> Iterator[PlanDifference]:
+def _lists(left: list[object], right: list[object], path: str) -> Iterator[PlanDifference]:
     for index in range(max(len(left), len(right))):
         item = f"{path}[{index}]"
         if index >= len(left):
@@ -65,7 +64,7 @@ def _lists(left: list[Any], right: list[Any], path: str) -> Iterator[PlanDiffere
             yield from _compare(left[index], right[index], item)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     match value:
         case None:
             return _ABSENT

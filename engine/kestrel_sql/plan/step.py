@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import Emit
+from kestrel_sql.types.schema import Schema
+from kestrel_sql.types.sql_types import SqlType
 
 
 class SerdeFeature(Enum):
@@ -79,17 +81,56 @@ def _names(of: type[Step]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(of))
 
 
+Typer = Callable[[Expression, Mapping[str, SqlType]], SqlType | None]
+"""Returns the type of an expression over named columns, None for an untyped NULL."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Base class of all steps.
+    """Base class of all steps; a step says here all that the engine knows about it, except how to run it.
 
     Each version of a step is a frozen dataclass of its own. `tag` is its `@type` in JSON. A field's JSON name is its
-    name in camel case unless `metadata["json"]` says otherwise. Fields of type `Step` are the upstream steps.
-    `query_context` is `properties.queryContext` in JSON, such as "Aggregate/GroupBy".
+    name in camel case unless `metadata["json"]` says otherwise; `metadata["word"]` is the word in front of its value
+    where steps are shown to people. Fields of type `Step` are the upstream steps. `query_context` is
+    `properties.queryContext` in JSON, such as "Aggregate/GroupBy".
+
+    Attributes:
+        row_by_row: whether it gets the values of the step before it as they are, without a serde between (rule U4.7).
+        shareable: whether its rows do not depend on when its query began, so that clients may share the query.
+        passive: whether an upgrade may add, remove and change it: it keeps no state (rules L5).
+        kept: the fields that an upgrade must not change; None if no upgrade supports the step.
     """
 
     tag: ClassVar[str]
+    row_by_row: ClassVar[bool] = False
+    shareable: ClassVar[bool] = False
+    passive: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...] | None] = None
     query_context: str
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """Return the columns of the rows that it emits, from those of its upstream steps (left before right; rules P6).
+
+        Raises:
+            PlanError: a field does not fit the inputs.
+            TypeMismatchError: an expression is an untyped NULL.
+        """
+        (source,) = inputs
+        return source
+
+    def result_schema(self, typer: Typer) -> Schema:
+        """Return the columns of the rows that it emits, computed from the sources on; raises as `schema`."""
+        return self.schema([source.result_schema(typer) for source in self.upstream], typer)
+
+    @property
+    def has_old_rows(self) -> bool:
+        """Whether changes of the table come with the rows that they replace."""
+        return True
+
+    @property
+    def reads_old_rows(self) -> bool:
+        """Whether it needs these rows of its input even if nothing reads its own."""
+        return True
 
     @property
     def upstream(self) -> tuple[Step, ...]:

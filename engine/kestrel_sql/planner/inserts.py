@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import Span, StatementError, TargetError, UnknownColumnError, column_hint, other_case
-from kestrel_sql.formats.capabilities import column_list
+from kestrel_sql.formats.format import column_list
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.internal_topics import check_writable
 from kestrel_sql.sql.nodes.expressions import Expression

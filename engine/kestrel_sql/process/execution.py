@@ -7,16 +7,16 @@ from threading import Lock
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.graph import Graph, Stateful
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.operators.operator import Key
 from kestrel_sql.operators.table_rows import StoredRow, table_rows
-from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.materialise import Materialise
+from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.topics.records import Record

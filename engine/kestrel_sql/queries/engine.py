@@ -12,16 +12,16 @@ from kestrel_sql.admin.answers import answer_of
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError, attach_span
 from kestrel_sql.java.regex.time_limit import is_limited
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.execution import Carrier, Execution, ProcessCarrier
+from kestrel_sql.queries.persistent import RunningQueries, Turn
 from kestrel_sql.queries.processing_log import LogStream
 from kestrel_sql.queries.pull import check_no_null_key, current_messages, not_queryable, plan_pull, standing_error
 from kestrel_sql.queries.pull_state import TableReader, pull_rows
-from kestrel_sql.queries.running import RunningQueries, Turn
 from kestrel_sql.queries.topic_rules import TopicRule, declare_topic, partition_in
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, answer_with, is_scalable, plan_query
 from kestrel_sql.session.insert_values import Constants, insert_record

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.process.execution import ProcessExecution

@@ -33,5 +33,5 @@ def ordered(pairs: list[tuple[Any, T]]) -> Iterator[T]:
             yield value
 
 
-def _first(pair: tuple[Any, Any]) -> Any:
+def _first(pair: tuple[object, object]) -> Any:
     return pair[0]

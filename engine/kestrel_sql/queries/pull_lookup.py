@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kestrel_sql.expressions.compiler import compile_expression
-from kestrel_sql.expressions.of_row import value_of
+from kestrel_sql.expressions.single_row import value_of
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.queries.pull_rules import disjuncts

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.dataflow.keys import key_decoder
+from kestrel_sql.dataflow.key_bytes import key_decoder
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.typed_values import typed_rows
 from kestrel_sql.errors import SerdeError

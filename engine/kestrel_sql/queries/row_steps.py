@@ -12,7 +12,6 @@ from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Entry, Listed, Part, Rows
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.schema import Schema
@@ -87,4 +86,4 @@ class RowSteps:
 
 def _schema_before(step: Step, functions: Registry) -> Schema:
     (source,) = step.upstream
-    return result_schema(source, lambda expression, scope: bind(expression, scope, functions).type)
+    return source.result_schema(lambda expression, scope: bind(expression, scope, functions).type)

@@ -16,7 +16,7 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.execution import Execution
-from kestrel_sql.queries.running import Turn
+from kestrel_sql.queries.persistent import Turn
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.parse.parser import ParsedStatement

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 
 from pyspark.sql import SparkSession
 
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.operator import Operator
 from kestrel_sql.operators.table_rows import SerialisedKeys, StoredRow, table_rows

@@ -14,7 +14,6 @@ from kestrel_sql.formats.table import decoder
 from kestrel_sql.formats.windowed_key import split
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import FormatInfo, Formats, Step, WindowInfo
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from kestrel_sql.plan.steps.streams import StreamSelectV1
@@ -133,7 +132,7 @@ def plan_query(
     root = planned.physical_plan
     if not isinstance(root, StreamSelectV1 | TableSelectV1):
         raise StatementError("a query must end in a projection", span=query.span)
-    schema = result_schema(root, Types(functions, config).of)
+    schema = root.result_schema(Types(functions, config).of)
     names = dict(zip(_source_keys(root, functions, config), root.key_column_names or (), strict=False))
     return TransientQuery(
         kind=kind,
@@ -179,7 +178,7 @@ def answer_with(planned: TransientQuery, rows: Sequence[Row]) -> Answer:
 
 
 def _source_keys(root: StreamSelectV1 | TableSelectV1, functions: Registry, config: Config) -> tuple[str, ...]:
-    return tuple(column.name for column in result_schema(root.source, Types(functions, config).of).key)
+    return tuple(column.name for column in root.source.result_schema(Types(functions, config).of).key)
 
 
 def _from_key(expression: object, keys: dict[str, str]) -> str | None:

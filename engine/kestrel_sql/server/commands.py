@@ -8,8 +8,8 @@ from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.effects import effect_of
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
-from kestrel_sql.java.regex.calls import is_match
 from kestrel_sql.java.regex.patterns import BadPatternError, compile_pattern
+from kestrel_sql.java.regex.timed_matching import is_match
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.internal_topics import is_internal
 from kestrel_sql.server.service import CommandStatus

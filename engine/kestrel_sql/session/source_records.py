@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import FormatError, SerdeError, did_you_mean
-from kestrel_sql.formats.delimited import reader
+from kestrel_sql.formats.known.delimited import reader
 from kestrel_sql.formats.record_json import from_json_form, to_json_form
 from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
@@ -45,7 +45,7 @@ class SourceRecords:
         return "session" if self.source.window is not None and self.source.window.size_ms is None else "time"
 
     def from_json(
-        self, key: Any, value: Any, timestamp: int, *, window: Window | None = None, headers: Headers = ()
+        self, key: object, value: object, timestamp: int, *, window: Window | None = None, headers: Headers = ()
     ) -> Record:
         """Encode a record from the JSON form of its key and value; a source without windows ignores `window`.
 
@@ -60,7 +60,7 @@ class SourceRecords:
             headers=headers,
         )
 
-    def key_from_json(self, key: Any, window: Window | None = None) -> bytes | None:
+    def key_from_json(self, key: object, window: Window | None = None) -> bytes | None:
         """Encode a key from its JSON form, with the window if there is one.
 
         Raises:

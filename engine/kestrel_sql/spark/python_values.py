@@ -84,14 +84,14 @@ def _through(sql_type: SqlType, of_leaf: Callable[[SqlType], Convert]) -> Conver
     return lambda value: None if value is None else convert(value)
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> Any:
     return value
 
 
 def _of(*types: type) -> Convert:
     """Return a check of the type of a value; `bool` is no number."""
 
-    def checked(value: Any) -> Any:
+    def checked(value: object) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise TypeError(f"not {value!r}")
         return value
@@ -99,11 +99,11 @@ def _of(*types: type) -> Convert:
     return checked
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return int(_of(int)(value))
 
 
-def _exact(value: Any) -> decimal.Decimal:
+def _exact(value: object) -> decimal.Decimal:
     return decimal.Decimal(_of(int, decimal.Decimal)(value))
 
 
@@ -125,19 +125,19 @@ def _moment(millis: int) -> Any:
         return millis
 
 
-def _days(value: Any) -> int:
+def _days(value: object) -> int:
     if isinstance(value, dt.datetime):
         value = value.date()
     return value.toordinal() - dt.date(1970, 1, 1).toordinal() if isinstance(value, dt.date) else _whole(value)
 
 
-def _millis_of_day(value: Any) -> int:
+def _millis_of_day(value: object) -> int:
     if isinstance(value, dt.time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
     return _whole(value)
 
 
-def _millis(value: Any) -> int:
+def _millis(value: object) -> int:
     if isinstance(value, dt.datetime):
         # Spark gives moments without a zone, in that of the session, which is UTC.
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)

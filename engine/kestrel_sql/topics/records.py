@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -34,7 +33,7 @@ class Record:
         )
 
 
-def members_of(record: Record) -> Mapping[str, Any]:
+def members_of(record: Record) -> Mapping[str, object]:
     """Return a record as the row of a frame: `topic`, `part`, `off`, `ts` (ms), `key`, `value` and `headers`."""
     return {
         "topic": record.topic,

@@ -12,7 +12,7 @@ from pathlib import Path
 from kestrel_qtt.cases.model import Case, Json
 from kestrel_qtt.coverage.rules import Rule
 from kestrel_qtt.plans.store import case_folder, find_plans, newest_plans, read_plan
-from kestrel_sql.formats.capabilities import FORMATS
+from kestrel_sql.formats.table import FORMATS
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.table import STEPS
 

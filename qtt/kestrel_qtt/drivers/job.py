@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
 from kestrel_sql.dataflow.log_entries import FATAL
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.topics.records import Record

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from kestrel_qtt.cases.model import InputRecord
 from kestrel_qtt.drivers.event_times import EventTimes
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.dataflow.aggregates import grace_and_retention, has_cache
+from kestrel_sql.dataflow.aggregate_operators import grace_and_retention, has_cache
 from kestrel_sql.errors import did_you_mean
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.step import SerdeFeature, Step

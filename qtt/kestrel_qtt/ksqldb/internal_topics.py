@@ -14,7 +14,7 @@ from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.schemas import scope_of, step_schema
+from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import Formats, Step, WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
@@ -105,7 +105,7 @@ class _Walk:
     def visit(self, step: Step) -> _Built:
         """Build the steps upstream of `step` in ksqlDB's order, then the step."""
         inputs = self._inputs(step)
-        schema = step_schema(step, [each.schema for each in inputs], self._type_of)
+        schema = step.schema([each.schema for each in inputs], self._type_of)
         match step:
             case (
                 StreamSourceV1()
@@ -147,7 +147,7 @@ class _Walk:
     def _unstored(self, step: TableSourceV1 | TableSourceV2) -> _Built:
         """Read a table that is re-keyed at once; its re-keyed rows are stored instead."""
         self._nodes += 4
-        return _Built(step_schema(step, [], self._type_of))
+        return _Built(step.schema([], self._type_of))
 
     def _source(self, step: Step, schema: Schema) -> _Built:
         match step:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.schemas import Typer, scope_of, step_schema
-from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
+from kestrel_sql.plan.schemas import scope_of
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, Typer, WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -90,7 +90,7 @@ class _Walk:
     def visit(self, step: Step) -> _Flow:
         """Collect from the steps upstream of `step`, then from the step."""
         inputs = [self.visit(source) for source in step.upstream]
-        flow = _Flow(step_schema(step, [each.schema for each in inputs], self.typer), _window(step, inputs))
+        flow = _Flow(step.schema([each.schema for each in inputs], self.typer), _window(step, inputs))
         name = self.prefix + step.query_context.replace("/", ".")
         if isinstance(step, _Aggregate):
             stored = _stored(step, flow.schema, scope_of(inputs[0].schema), self.state_typer)

@@ -14,7 +14,7 @@ from kestrel_qtt.plan_commands.plan_tree import explain_plan
 from kestrel_qtt.plans.store import RESTORED, PlanStoreError, read_plan, written_by
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.explain import stages_text
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.plan.codec.plan_file import PlanFile, dump_plan, load_plan
 from kestrel_sql.plan.diff import diff_plans

@@ -15,8 +15,8 @@ import pytest
 
 from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.expressions.columns import LEAST_ROWS, Columns, Failures
-from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import parts
 from kestrel_sql.functions.declaration import Scalar

@@ -7,8 +7,8 @@ import pickle
 import pytest
 
 from kestrel_sql.expressions.columns import Columns
-from kestrel_sql.expressions.compiled import Compiled
 from kestrel_sql.expressions.compiler import Options
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.sql.parse.nesting import MAX_DEPTH, MAX_TERMS
 from kestrel_sql.sql.parse.parser import parse_expression

@@ -4,6 +4,7 @@ from decimal import Decimal as Number
 
 from kestrel_sql.formats.registry.memory import NO_SCHEMAS, RegistryView
 from kestrel_sql.formats.serde import SerdeSpec, Side
+from kestrel_sql.formats.table import FORMATS
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
 from kestrel_sql.sql.parse.parser import parse_columns
 
@@ -35,17 +36,15 @@ NESTED_ROW = (
     [{"P": 1}, {"P": 2}],
 )
 
+SAMPLES = {NESTED: NESTED_ROW, FLAT: FLAT_ROW, "V BIGINT": (5,), "V STRING": ("naïve",), "": ()}
+
 SCHEMAS = {
-    "KAFKA": "V BIGINT",
-    "DELIMITED": FLAT,
-    "JSON": NESTED,
-    "JSON_SR": NESTED,
-    "AVRO": NESTED,
-    "PROTOBUF": NESTED,
-    "PROTOBUF_NOSR": NESTED,
-    "NONE": "",
+    name: next(each for each in SAMPLES if found.check(parse_columns(each) if each else ()) is None)
+    for name, found in FORMATS.items()
 }
-ROWS = {"KAFKA": (5,), "DELIMITED": FLAT_ROW, "NONE": ()}
+"""For each format the columns of the first sample that fits it."""
+
+ROWS = {name: SAMPLES[columns] for name, columns in SCHEMAS.items()}
 
 
 def spec(

@@ -16,11 +16,11 @@ from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
-from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
 from kestrel_sql.formats.registered.columns import generated_schema
 from kestrel_sql.formats.registered.languages import write_varint
 from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.table import bulk_decoder, bulk_encoder
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP
 from tests.engine.formats.samples import spec
 

@@ -19,7 +19,7 @@ from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.io.serdes import SerdeReader
-from tests.engine.formats.samples import NESTED_ROW, ROWS, SCHEMAS, spec
+from tests.engine.formats.samples import ROWS, SCHEMAS, spec
 
 FORMATS = [name for name in SCHEMAS if name != "NONE"]
 FLAT_TOO = {f"{name} flat": name for name in ("AVRO", "JSON", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR")}
@@ -43,7 +43,7 @@ HOSTILE = [
 def spec_and_row(name: str) -> tuple[SerdeSpec, tuple[Any, ...]]:
     if name in FLAT_TOO:
         return spec(FLAT_TOO[name], FLAT), (-7, 2**40, 1.5, "naïve", True, 1_700_000_000_123)
-    row = ROWS.get(name, NESTED_ROW)
+    row = ROWS[name]
     return spec(name, SCHEMAS[name]), row
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kestrel_qtt.ksqldb import test_aggregates as corpus
+from kestrel_qtt.ksqldb import corpus_aggregates as corpus
 from kestrel_sql.errors import FunctionError, QueryError
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
 from kestrel_sql.functions.library.aggregates import by_offset as offsets

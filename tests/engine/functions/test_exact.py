@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kestrel_sql.expressions.compiler import compile_expression
-from kestrel_sql.expressions.of_row import value_of
+from kestrel_sql.expressions.single_row import value_of
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.parse.parser import parse_expression

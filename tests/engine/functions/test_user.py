@@ -69,9 +69,9 @@ def test_all_kinds_are_loaded(written):
 
 
 def test_a_module_is_accepted_by_name_or_as_an_object():
-    import kestrel_qtt.ksqldb.test_functions as module
+    import kestrel_qtt.ksqldb.corpus_functions as module
 
-    assert load_functions(module) == load_functions("kestrel_qtt.ksqldb.test_functions")
+    assert load_functions(module) == load_functions("kestrel_qtt.ksqldb.corpus_functions")
 
 
 def test_functions_of_a_file_are_pickled_by_value(written):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.dataflow.graph import Graph
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.level_batches import has_slot_per_task, writes_alone
 from kestrel_sql.session.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.dataflow.build import build_graph
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.source.reading import Reading, reading_of
 from kestrel_sql.session.session import Session

@@ -13,7 +13,7 @@ from kestrel_sql.functions.declaration import Aggregate, AggregateCall
 from kestrel_sql.operators.number_columns import column_of
 from kestrel_sql.operators.operator import KeyBytes, Operator, OwnColumn, Ref, Results, RowError, State, Window
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from kestrel_sql.operators.state_entries import row_count, state_entries
+from kestrel_sql.operators.state_counts import row_count
 from tests.engine.operators.row_forms.row_operator import Output, Row
 
 
@@ -135,7 +135,7 @@ def replay(operator: Operator, rows: Iterable[Row], widths: Sequence[int] = (1, 
     for row in copies:
         stored.append(copy.deepcopy(process(operator, copy.deepcopy(row), state, widths)))
         state = load_state(dump_state(state))
-        assert row_count(state) == len([*state_entries(operator, state, (False, False))])
+        assert row_count(state) == len([*operator.entries(state, (False, False))])
     assert stored == plain
     assert process(operator, copies, {}, widths) == [output for outputs in plain for output in outputs]
     return plain

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.errors import QueryError
-from kestrel_sql.operators.group import Group
 from kestrel_sql.operators.group_columns import GroupColumns
+from kestrel_sql.operators.group_state import Group
 from kestrel_sql.operators.number_columns import columns_of
 from kestrel_sql.operators.state_codec import COLUMNS, dump_state, load_state
 

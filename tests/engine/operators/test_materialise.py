@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kestrel_sql.operators.tables.previous_row import Materialise
+from kestrel_sql.operators.tables.materialise import Materialise
 from tests.engine.operators.row_forms.row_operator import Row
 from tests.engine.operators.state_replay import brief, final_state, key_bytes, replay
 

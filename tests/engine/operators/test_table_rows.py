@@ -16,7 +16,7 @@ from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator, State
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.operators.table_rows import holds_table, table_rows
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.sql_types import BIGINT
 from tests.engine.operators.row_forms.row_operator import Row

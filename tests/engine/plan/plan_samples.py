@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
+
+from kestrel_sql.plan.codec.objects import json_name
+from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.table import STEPS
 
 Document = dict[str, Any]
 
@@ -125,17 +130,6 @@ def windowed(expression: Any) -> Document:
     )
 
 
-def aggregate(tag: str, source: Document) -> Document:
-    return step(
-        tag,
-        "Aggregate/Aggregate",
-        source=source,
-        internalFormats=formats(),
-        nonAggregateColumns=["TAG", "KILO"],
-        aggregationFunctions=["SUM(KILO)", "COUNT(FED)"],
-    )
-
-
 def grouped(tag: str, source: Document) -> Document:
     return step(
         tag, "Aggregate/GroupBy", source=source, internalFormats=formats(), groupByExpressions=["TAG", "(FED + 1)"]
@@ -174,93 +168,51 @@ def ingestion(**more: Any) -> Document:
 KAFKA_SCHEMA = "`KEY` STRING KEY, `DATA` STRING, `ERROR` STRUCT<`DESCRIPTION` STRING>, `OFFSET` BIGINT, `TRACE` STRING"
 
 
-def kafka(kind: str) -> Document:
-    return step(
-        f"kafka{kind}SourceV1",
-        "KsqlTopic/Source",
-        topicName="herd",
-        formats=formats(),
-        intake=ingestion(),
-        sourceSchema=KAFKA_SCHEMA,
-        pseudoColumnVersion=1,
-    )
+NARROW: dict[str, Document] = {
+    "tableSourceV1": {"pseudoColumnVersion": 0},
+    "tableSuppressV1": {"refinementInfo": {"outputRefinement": "FINAL"}},
+    "fkTableTableJoinV1": {"leftJoinExpression": None},
+}
+"""Values of fields that take fewer than their type allows."""
+
+
+def of_fields(cls: type[Step]) -> Document:
+    """A step with a sample for each of its fields, chosen by its type."""
+    samples = {
+        "Step": table() if "Table" in cls.__name__ else stream(),
+        "Schema": KAFKA_SCHEMA,
+        "Formats": formats(),
+        "IngestionSpec": ingestion(),
+        "WindowInfo": {"type": "TUMBLING", "size": 5, "emitStrategy": "CHANGES"},
+        "WindowExpression": window("TUMBLING", size=span(1, "MINUTES")),
+        "TimestampColumn": {"column": "SEEN", "format": "yyyy-MM-dd"},
+        "Expression": "((FED > 1) AND (TAG IS NOT NULL))",
+        "JoinType": "LEFT",
+        "tuple[Expression, ...]": ["TAG", "(FED + 1)"],
+        "tuple[FunctionCall, ...]": ["EXPLODE(ARRAY[1, 2])"],
+        "tuple[SelectItem, ...]": ["TAG AS TAG", "(KILO + 1) AS `heavy er`"],
+        "tuple[str, ...]": ["TAG", "KILO"],
+        "str": "TAG",
+        "int": 1,
+        "bool": True,
+    }
+    given = {json_name(each): samples[str(each.type).removesuffix(" | None")] for each in fields(cls)}
+    del given["queryContext"]
+    return step(cls.tag, "Sample", **given | NARROW.get(cls.tag, {}))
 
 
 def roots() -> list[Document]:
-    """Physical plans that together hold every published step."""
-    old_table = step(
-        "tableSourceV1",
-        "KsqlTopic/Source",
-        topicName="barn",
-        formats=formats(),
-        timestampColumn=None,
-        sourceSchema="`ROWKEY` STRING KEY, `KILO` DOUBLE",
-        forceChangelog=True,
-        pseudoColumnVersion=0,
-    )
-    info = {"type": "TUMBLING", "size": 5, "emitStrategy": "CHANGES"}
-    windowed_sources = [
-        step(
-            f"windowed{kind}SourceV1",
-            "KsqlTopic/Source",
-            topicName="w",
-            formats=formats(),
-            windowInfo=info,
-            timestampColumn=None,
-            sourceSchema="`TAG` STRING KEY, `N` BIGINT",
-            pseudoColumnVersion=1,
-        )
-        for kind in ("Stream", "Table")
-    ]
-    rekeyed = [
-        step("streamSelectKeyV1", "PartitionBy", source=stream(), keyExpression="KILO"),
-        step("streamSelectKeyV2", "PartitionBy", source=stream(), keyExpression=["KILO", "(FED + 1)"]),
-    ]
-    table_key = step(
-        "tableSelectKeyV1", "PartitionBy", source=table(), internalFormats=formats(), keyExpression=["SEEN"]
-    )
-    table_filter = step("tableFilterV1", "WhereFilter", source=table(), filterExpression="(TAG = 'x')")
-    tables = [kafka("Table"), old_table, windowed_sources[1], table_key, table_filter]
-    aggregates = [
-        aggregate("streamAggregateV1", grouped("streamGroupByV1", select(stream(), "TAG AS TAG"))),
-        aggregate("streamAggregateV1", grouped("streamGroupByV2", select(stream(), "TAG AS TAG"))),
-        aggregate("tableAggregateV1", grouped("tableGroupByV1", table_select(table(), "TAG AS TAG"))),
-        aggregate("tableAggregateV1", grouped("tableGroupByV2", table_select(table(), "TAG AS TAG"))),
-        windowed(window("TUMBLING", size=span(1, "MINUTES"))),
+    """Physical plans that together hold every published step, and the other forms of some fields."""
+    fk = {"joinType": "INNER", "formats": formats(), "leftSource": table("l"), "rightSource": table("r")}
+    return [
+        *map(of_fields, STEPS.values()),
+        sink(select(stream(), "TAG AS TAG")),
+        sink(table_select(table(), "TAG AS TAG"), "table"),
         windowed(window("HOPPING", size=span(30), advanceBy=span(10))),
         windowed({**window("SESSION", gap=span(5)), "gracePeriod": span(2, "HOURS"), "emitStrategy": "FINAL"}),
-    ]
-    fk = {"joinType": "INNER", "formats": formats(), "leftSource": table("l"), "rightSource": table("r")}
-    joins = [
         stream_join(),
-        joined("streamTableJoinV1", stream(), table(), internalFormats=formats()),
-        joined("tableTableJoinV1", table("l"), table("r")),
         step("fkTableTableJoinV1", "Join", **fk, leftJoinColumnName=None, leftJoinExpression="ABS(FED)"),
-        step("fkTableTableJoinV1", "Join", **fk, leftJoinColumnName="FED", leftJoinExpression=None),
     ]
-    suppressed = step(
-        "tableSuppressV1",
-        "Suppress",
-        source=table_select(aggregates[-1], "TAG AS TAG"),
-        refinementInfo={"outputRefinement": "FINAL"},
-        internalFormats=formats(),
-    )
-    filtered = step(
-        "streamFilterV1", "WhereFilter", source=windowed_sources[0], filterExpression="((N > 1) AND (TAG IS NOT NULL))"
-    )
-    exploded = step("streamFlatMapV1", "FlatMap", source=filtered, tableFunctions=["EXPLODE(ARRAY[1, 2])"])
-    streams = [
-        select(source, "TAG AS TAG", "(KILO + 1) AS `heavy er`")
-        for source in (*rekeyed, exploded, kafka("Stream"), stream())
-    ]
-    results = [sink(table_select(t, "TAG AS TAG"), "table") for t in (*tables, *aggregates, *joins)]
-    headed = [
-        sink(step("streamHeadersV1", "Headers", source=streams[-1], headersColumn="TAG")),
-        sink(
-            step("tableHeadersV1", "Headers", source=table_select(table(), "TAG AS TAG"), headersColumn="TAG"), "table"
-        ),
-    ]
-    return [*map(sink, streams), *results, suppressed, *headed]
 
 
 def commands() -> list[Document]:

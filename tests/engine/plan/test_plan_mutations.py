@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import EngineError, PlanError
 from kestrel_sql.plan.codec.plan_file import decode_plan, decode_statement, encode_statement, load_plan
 from kestrel_sql.session.session import Session

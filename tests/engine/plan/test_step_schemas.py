@@ -8,7 +8,6 @@ import pytest
 
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import decode_statement
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.expressions.types import Types
 from tests.engine.plan import plan_samples as sample
@@ -22,7 +21,7 @@ BARN = f"`TAG` STRING KEY, `SEEN` STRING, `H` {HEADERS}, {SYSTEM}, `TAG` STRING"
 def columns(root: sample.Document) -> str:
     plan = decode_statement(sample.query(root)).query_plan
     assert plan is not None
-    return ", ".join(map(str, result_schema(plan.physical_plan, Types(FUNCTIONS, Config()).of).columns))
+    return ", ".join(map(str, plan.physical_plan.result_schema(Types(FUNCTIONS, Config()).of).columns))
 
 
 def rekeyed(tag: str, key: Any) -> sample.Document:

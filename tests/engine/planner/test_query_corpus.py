@@ -19,7 +19,6 @@ from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import encode_statement, load_plan
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, RegisterTypeV1
 from kestrel_sql.plan.document import StatementPlan
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.statements import source_of
 from kestrel_sql.planner.expressions.types import Types
@@ -120,7 +119,7 @@ def test_schemas_of_stored_plans_are_those_of_their_sinks(every: int) -> None:
             ):
                 continue
             try:
-                result = result_schema(plan.query_plan.physical_plan, types.of)
+                result = plan.query_plan.physical_plan.result_schema(types.of)
             except FunctionError as error:
                 if "Can't find any functions" not in error.message:
                     raise

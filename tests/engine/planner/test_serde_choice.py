@@ -6,7 +6,7 @@ import pytest
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError
-from kestrel_sql.formats.capabilities import FORMATS
+from kestrel_sql.formats.table import FORMATS
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.properties.serdes import internal_formats, key_schema_name, sink_formats, validate_formats

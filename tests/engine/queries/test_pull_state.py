@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import QueryableTable, queryable_table
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.process.execution import ProcessExecution
 from kestrel_sql.queries.pull import materialises, plan_pull
 from kestrel_sql.queries.pull_state import TableReader, pull_rows

@@ -12,7 +12,7 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.java.regex.time_limit import WorkTimeError, work_limit
 from kestrel_sql.process.execution import ProcessExecution
 from kestrel_sql.queries import engine as queries
-from kestrel_sql.queries.running import Turn
+from kestrel_sql.queries.persistent import Turn
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.admin import ControlQuery

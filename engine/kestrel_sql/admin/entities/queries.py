@@ -11,7 +11,6 @@ from kestrel_sql.admin.view import EngineView, PartitionOffsets
 from kestrel_sql.plan.codec.json_text import write_line
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
-from kestrel_sql.plan.schemas import result_schema
 from kestrel_sql.plan.step import Step
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.session import PersistentQuery
@@ -75,7 +74,7 @@ def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
     """A plan that does not run as a `QueryDescription`."""
     types = Types(view.session.functions, view.session.config)
     sink = view.session.catalog.sources.get(plan.sink or "")
-    schema = sink.schema if sink is not None else result_schema(plan.physical_plan, types.of)
+    schema = sink.schema if sink is not None else plan.physical_plan.result_schema(types.of)
     steps = plan_steps(plan, view)
     return {
         "id": plan.query_id,
@@ -110,7 +109,7 @@ def plan_steps(plan: QueryPlan, view: EngineView) -> list[dict[str, Any]]:
                 "depth": depth,
                 "step": step.tag,
                 "name": step.query_context,
-                "schema": str(result_schema(step, types.of)),
+                "schema": str(step.result_schema(types.of)),
                 "texts": texts,
                 "inputs": [],
             }

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
-_INPUTS = ("source", "leftSource", "rightSource")
+from kestrel_sql.plan.codec.objects import json_name
+from kestrel_sql.plan.table import STEPS
 
-_WORDS = {
-    "topicName": "topic",
-    "filterExpression": "WHERE",
-    "selectExpressions": "SELECT",
-    "tableFunctions": "SELECT",
-    "groupByExpressions": "GROUP BY",
-    "keyExpression": "PARTITION BY",
-    "aggregationFunctions": "AGGREGATE",
-    "windowExpression": "WINDOW",
-    "windowInfo": "WINDOW",
-    "joinType": "JOIN",
-    "leftJoinExpression": "ON",
-    "beforeMillis": "BEFORE",
-    "afterMillis": "AFTER",
-    "graceMillis": "GRACE",
-    "timestampColumn": "TIMESTAMP",
-    "refinementInfo": "EMIT",
-}
-"""The fields of steps that say what a step does, and the word in front of each."""
+_INPUTS = ("source", "leftSource", "rightSource")
 
 
 def step_texts(step: Mapping[str, Any]) -> Iterator[list[str]]:
     """Describe an encoded step, then those above its inputs, each as one line a clause; the step comes first."""
-    yield [f"{word} {text}" for field, word in _WORDS.items() if (text := _clause(field, step.get(field)))]
+    words = {json_name(each): each.metadata.get("word") for each in fields(STEPS[step["@type"]])}
+    yield [f"{word} {text}" for name, word in words.items() if word and (text := _clause(name, step.get(name)))]
     for name in _INPUTS:
         if name in step:
             yield from step_texts(step[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.dataflow.aggregates import (
+from kestrel_sql.dataflow.aggregate_operators import (
     drops_headers,
     stream_aggregate,
     table_aggregate,

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
-from kestrel_sql.dataflow.joins import (
+from kestrel_sql.dataflow.join_operators import (
     foreign_key,
     foreign_key_join,
     stream_stream_join,
     stream_table_join,
     table_table_join,
 )
-from kestrel_sql.dataflow.keys import is_delimited
+from kestrel_sql.dataflow.key_bytes import is_delimited
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
 from kestrel_sql.dataflow.steps.sources import with_key

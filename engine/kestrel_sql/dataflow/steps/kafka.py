@@ -77,7 +77,7 @@ def _with_headers(step: StreamHeadersV1 | TableHeadersV1, query: GraphQuery, sou
     return query.then(source, apply, source, f"take headers from {step.headers_column}")
 
 
-def _of_map(given: Mapping[str, Any] | None) -> Headers:
+def _of_map(given: Mapping[str, object] | None) -> Headers:
     """The headers of a map, sorted by key: a map has no order, and headers have."""
     return tuple((key, _as_bytes(value)) for key, value in sorted((given or {}).items()))
 

@@ -9,7 +9,7 @@ from kestrel_sql.dataflow.graph import GraphQuery, SinkWrite
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Rows
 from kestrel_sql.dataflow.steps.sources import clocks
-from kestrel_sql.dataflow.tables import at_stream_time
+from kestrel_sql.dataflow.table_operators import at_stream_time
 from kestrel_sql.dataflow.timestamps import Timestamps
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.plan.step import TimestampColumn

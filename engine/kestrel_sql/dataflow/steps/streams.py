@@ -12,8 +12,8 @@ from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
 from kestrel_sql.dataflow.steps.sources import has_key
 from kestrel_sql.expressions.columns import Column, Columns, Failures
-from kestrel_sql.expressions.compiled import TableCall
 from kestrel_sql.expressions.compiler import mapped
+from kestrel_sql.expressions.sendable import TableCall
 from kestrel_sql.functions.declaration import Nulls
 from kestrel_sql.plan.step import SelectItem
 from kestrel_sql.plan.steps.streams import (

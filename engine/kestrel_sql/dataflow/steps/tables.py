@@ -9,8 +9,7 @@ from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projec
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.steps.streams import kept_keys, listed_text, selected_text
-from kestrel_sql.dataflow.tables import with_old_rows
-from kestrel_sql.dataflow.unused_old_rows import knows_old_rows
+from kestrel_sql.dataflow.table_operators import with_old_rows
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.format.statements import format_expression
 
@@ -25,7 +24,7 @@ def table_filter_v1(step: TableFilterV1, query: GraphQuery, source: Relation) ->
 
     A row that fails becomes a tombstone. If its previous version is known and failed, too, it is dropped (rules O4).
     """
-    compares = knows_old_rows(step)
+    compares = step.has_old_rows
     if compares:
         source = with_old(query, source, query.logger(step))
     holds = Predicate(query, source, step, step.filter_expression)

@@ -63,7 +63,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
             raise ValueError("The message ends too early, or selects a branch that its schema does not have") from None
         return value if value is None or from_raw is None else from_raw(value)
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         out = io.BytesIO()
         write_raw(out, parsed, value if value is None or to_raw is None else to_raw(value))
         return out.getvalue()
@@ -71,7 +71,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
     return SchemaCodec(connect, read, replacing_halves(write))
 
 
-def _checked(resolved: Any) -> tuple[ConnectSchema, Any]:
+def _checked(resolved: object) -> tuple[ConnectSchema, Any]:
     """Return the Connect and fastavro forms of a schema. Schemas come from users, so any failure is a FormatError."""
     try:
         _refuse_empty_items(resolved)
@@ -213,7 +213,7 @@ def _entries_reader(convert: Convert | None) -> Convert:
 
 
 def _entries_writer(convert: Convert | None) -> Convert:
-    def write(members: dict[Any, Any]) -> list[dict[str, Any]]:
+    def write(members: dict[Any, object]) -> list[dict[str, object]]:
         if convert is None:
             return [{"key": key, "value": value} for key, value in members.items()]
         return [{"key": key, "value": None if value is None else convert(value)} for key, value in members.items()]
@@ -251,11 +251,11 @@ def _decimal_writer(schema: Mapping[str, Any], size: int | None) -> Convert:
     return write
 
 
-def _union_reader(branches: list[Any]) -> Convert:
+def _union_reader(branches: list[object]) -> Convert:
     names = [branch_name(branch) for branch in branches]
     plan = [(_python_type(branch), name, _reader(branch)) for branch, name in zip(branches, names, strict=True)]
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: object) -> dict[str, Any]:
         members: dict[str, Any] = dict.fromkeys(names)
         for kind, name, convert in plan:
             if type(value) is kind:
@@ -266,10 +266,10 @@ def _union_reader(branches: list[Any]) -> Convert:
     return read
 
 
-def _union_writer(branches: list[Any]) -> Convert:
+def _union_writer(branches: list[object]) -> Convert:
     plan = [(branch_name(branch), _writer(branch)) for branch in branches]
 
-    def write(value: dict[str, Any]) -> Any:
+    def write(value: dict[str, object]) -> Any:
         for name, convert in plan:
             member = value.get(name)
             if member is not None:

@@ -30,7 +30,7 @@ def default_of(schema: Any, value: Any) -> Any:
         raise FormatError(f"Invalid default for {schema['type']}: {str(value)[:100]!r}") from error
 
 
-def _of_union(union: list[Any], value: Any) -> Any:
+def _of_union(union: list[object], value: Any) -> Any:
     """A default inside another is one of the union's first branch."""
     branches, optional = branches_of(union)
     if not branches or (optional and union[0] != branches[0]):
@@ -47,7 +47,7 @@ def _of_union(union: list[Any], value: Any) -> Any:
     raise FormatError(f"Invalid default for a union: {str(value)[:100]!r}")
 
 
-def _array(schema: dict[str, Any], value: Any) -> Any:
+def _array(schema: dict[str, object], value: object) -> Any:
     items, own = schema["items"], _required(list, value)
     if not is_map_entry(items):
         return [default_of(items, item) for item in own]
@@ -55,11 +55,11 @@ def _array(schema: dict[str, Any], value: Any) -> Any:
     return {entry["key"]: entry["value"] for entry in entries}
 
 
-def _map(schema: dict[str, Any], value: Any) -> Any:
+def _map(schema: dict[str, Any], value: object) -> Any:
     return {key: default_of(schema["values"], item) for key, item in _required(dict, value).items()}
 
 
-def _record(schema: dict[str, Any], value: Any) -> Any:
+def _record(schema: dict[str, Any], value: object) -> Any:
     members, own = {}, _required(dict, value)
     for field in schema["fields"]:
         name = field["name"]
@@ -72,7 +72,7 @@ def _record(schema: dict[str, Any], value: Any) -> Any:
 _NESTED: dict[str, Callable[[dict[str, Any], Any], Any]] = {"array": _array, "map": _map, "record": _record}
 
 
-def _required(kind: type, value: Any) -> Any:
+def _required(kind: type, value: object) -> Any:
     if type(value) is not kind:
         raise FormatError(f"Invalid default for an {'array' if kind is list else 'object'}: {str(value)[:100]!r}")
     return value

@@ -34,7 +34,7 @@ _CONNECT_TYPES = {"int8": Kind.INT8, "int16": Kind.INT16}
 _LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def resolve_names(schema: Any, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
+def resolve_names(schema: object, namespace: str = "", known: dict[str, Any] | None = None, depth: int = 0) -> Any:
     """Replace every reference to a named type by its definition.
 
     Raises:
@@ -52,7 +52,7 @@ def resolve_names(schema: Any, namespace: str = "", known: dict[str, Any] | None
     return _resolve_object(schema, namespace, known, depth)
 
 
-def _named(name: str, namespace: str, known: dict[str, Any], depth: int) -> Any:
+def _named(name: str, namespace: str, known: dict[str, object], depth: int) -> Any:
     if name in _SIMPLE or name == "null":
         return name
     target = known.get(f"{namespace}.{name}" if namespace and "." not in name else name, known.get(name))
@@ -180,7 +180,7 @@ def _array(item: Any) -> ConnectSchema:
     return ConnectSchema(Kind.ARRAY, item=to_connect(item))
 
 
-def _with_default(connect: ConnectSchema, schema: Any, default: Any) -> ConnectSchema:
+def _with_default(connect: ConnectSchema, schema: object, default: object) -> ConnectSchema:
     """Add a default, given as Avro's JSON for values of `schema`; null is none."""
     return connect if default is None or connect.optional else replace(connect, default=default_of(schema, default))
 
@@ -228,7 +228,7 @@ def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, 
     return {"type": "record", "name": name, **space, "fields": members, "connect.name": _qualified(name, namespace)}
 
 
-def _logical(plain: str, kind: str, logical: str, **more: Any) -> dict[str, Any]:
+def _logical(plain: str, kind: str, logical: str, **more: object) -> dict[str, object]:
     return {
         "type": plain,
         **more,
@@ -278,7 +278,7 @@ _PLAIN = {
 }
 
 
-def _map(value: SqlType, name: str, namespace: str, *, root: bool) -> dict[str, Any]:
+def _map(value: SqlType, name: str, namespace: str, *, root: bool) -> dict[str, object]:
     space = {"namespace": namespace} if root and namespace else {}
     entry = {
         "type": "record",

@@ -8,14 +8,14 @@ from typing import Any
 _MAP_ENTRY = "io.confluent.connect.avro.MapEntry"
 
 
-def full_name(schema: Mapping[str, Any], namespace: str) -> str:
+def full_name(schema: Mapping[str, object], namespace: str) -> str:
     """Return the full name of a named type defined inside `namespace`."""
     name = str(schema["name"])
     space = schema.get("namespace", namespace)
     return name if "." in name or not space else f"{space}.{name}"
 
 
-def is_map_entry(schema: Any) -> bool:
+def is_map_entry(schema: object) -> bool:
     """Whether an Avro array of this item is Connect's representation of a map."""
     return (
         isinstance(schema, dict)
@@ -25,7 +25,7 @@ def is_map_entry(schema: Any) -> bool:
     )
 
 
-def branches_of(union: list[Any]) -> tuple[list[Any], bool]:
+def branches_of(union: list[object]) -> tuple[list[object], bool]:
     """Return the branches of a union except null, and whether null is one of them."""
     others = [branch for branch in union if branch != "null" and branch != {"type": "null"}]
     return others, len(others) < len(union)

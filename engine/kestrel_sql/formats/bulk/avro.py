@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from kestrel_sql.formats.avro import schema as avro_schema
 from kestrel_sql.formats.bulk import varints as n
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, Numbers, require, text_of, valid_of, values_of
+from kestrel_sql.formats.bulk.codec import Numbers, require, text_of, valid_of, values_of
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import ConnectSchema, Missing
 from kestrel_sql.formats.registered.framing import frame, sink_schema
 from kestrel_sql.formats.registered.languages import LANGUAGES
 from kestrel_sql.formats.registry.memory import RegisteredSchema
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, SerdeSpec
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
 

@@ -1,8 +1,7 @@
-"""Basics of bulk codecs: their types, how they reject a batch, and Arrow buffers as NumPy arrays."""
+"""Basics of bulk codecs: how they reject a batch, and Arrow buffers as NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,6 @@ import pyarrow.compute as pc
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
-
-BulkDecoder = Callable[[pa.BinaryArray], list[pa.Array]]
-"""Decodes the bytes of records, none of them null, to one array per column.
-
-Raises:
-    NotPlainError: a record needs the row codec.
-"""
-
-BulkEncoder = Callable[[Sequence[pa.Array]], pa.BinaryArray]
-"""Encodes one array per column to the bytes of records, NULL for tombstones; raises as `BulkDecoder` does."""
 
 
 class NotPlainError(Exception):

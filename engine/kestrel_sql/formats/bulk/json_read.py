@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from kestrel_sql.formats.bulk.codec import BulkDecoder, NotPlainError, buffers_of, require, text_of, values_of
+from kestrel_sql.formats.bulk.codec import NotPlainError, buffers_of, require, text_of, values_of
 from kestrel_sql.formats.json.text import MAX_NUMBER_DIGITS
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, SerdeSpec
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, SqlType
 from kestrel_sql.types.time_units import DAY_MS

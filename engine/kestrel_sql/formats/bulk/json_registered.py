@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.formats.bulk import varints as n
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder
 from kestrel_sql.formats.bulk.json_read import ObjectReader
 from kestrel_sql.formats.bulk.json_write import row_encoder
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
@@ -16,7 +15,7 @@ from kestrel_sql.formats.connect.schema import ConnectField, Kind, Missing
 from kestrel_sql.formats.json import schema as json_sr_schema
 from kestrel_sql.formats.registered.framing import frame, sink_schema
 from kestrel_sql.formats.registry.memory import RegisteredSchema
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, SerdeSpec
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
 

@@ -9,8 +9,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.formats.bulk.codec import BulkEncoder, buffers_of, require, values_of
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.bulk.codec import buffers_of, require, values_of
+from kestrel_sql.formats.serde import BulkEncoder, SerdeSpec
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, SqlType
 

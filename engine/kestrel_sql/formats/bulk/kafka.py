@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, binary_of, buffers_of, require, text_of, values_of
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.bulk.codec import binary_of, buffers_of, require, text_of, values_of
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, SerdeSpec
 from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
 
 _LAYOUTS: dict[SqlType, str] = {INTEGER: ">i4", BIGINT: ">i8", DOUBLE: ">f8"}

@@ -12,16 +12,7 @@ import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor as Fd
 
 from kestrel_sql.formats.bulk import varints as n
-from kestrel_sql.formats.bulk.codec import (
-    BulkDecoder,
-    BulkEncoder,
-    Bytes,
-    Numbers,
-    require,
-    text_of,
-    valid_of,
-    values_of,
-)
+from kestrel_sql.formats.bulk.codec import Bytes, Numbers, require, text_of, valid_of, values_of
 from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import Kind
 from kestrel_sql.formats.protobuf import generate as proto_text
@@ -29,7 +20,7 @@ from kestrel_sql.formats.protobuf import schema as proto_schema
 from kestrel_sql.formats.registered.framing import GENERATED_ID, frame, sink_schema
 from kestrel_sql.formats.registered.languages import LANGUAGES, Selector, write_varint
 from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, SerdeSpec
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DOUBLE, INTEGER, STRING, TIMESTAMP, SqlType
 
 _VARINT, _FIXED64, _CONTENT, _FIXED32 = 0, 1, 2, 5

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from kestrel_sql.errors import EngineError, RegistryError
 from kestrel_sql.formats.bulk import varints as n
-from kestrel_sql.formats.bulk.codec import BulkDecoder, NotPlainError, require
+from kestrel_sql.formats.bulk.codec import NotPlainError, require
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.formats.registered.framing import resolve, split_frame
 from kestrel_sql.formats.registered.languages import LANGUAGES, Selector
 from kestrel_sql.formats.registry.memory import RegisteredSchema
-from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.serde import BulkDecoder, SerdeSpec
 from kestrel_sql.types.sql_types import SqlType
 
 _MAX_SCHEMAS = 8

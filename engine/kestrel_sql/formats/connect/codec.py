@@ -22,7 +22,7 @@ class SchemaCodec:
 def replacing_halves(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """Let `write` write `?` for half of a surrogate pair, which UTF-8 has not, as Java does."""
 
-    def write_utf8(value: Any) -> bytes:
+    def write_utf8(value: object) -> bytes:
         try:
             return write(value)
         except UnicodeEncodeError:

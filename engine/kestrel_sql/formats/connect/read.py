@@ -170,7 +170,7 @@ def _record(read: Callable[[dict[str, Any]], Row]) -> Callable[[Any], Row]:
 
 
 def _failing(message: str) -> Callable[[Any], Row]:
-    def fail(_: Any) -> NoReturn:
+    def fail(_: object) -> NoReturn:
         raise ValueError(message)
 
     return fail

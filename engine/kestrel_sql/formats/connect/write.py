@@ -39,7 +39,7 @@ def _failing(message: str) -> Callable[[Row], Any]:
 def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:
     convert = _converter(sql_type, target, name)
 
-    def write(value: Any) -> Any:
+    def write(value: object) -> Any:
         if value is not None:
             return value if convert is None else convert(value)
         if target.default is not Missing.MISSING:
@@ -87,7 +87,7 @@ def _struct(
     used = {field_name for field_name, _ in steps}
     extra = {field.name: _default(field.name, field.schema) for field in target.fields if field.name not in used}
 
-    def write(row: Row) -> dict[str, Any]:
+    def write(row: Row) -> dict[str, object]:
         members = dict(extra)
         for (name, convert), value in zip(steps, row, strict=True):
             members[name] = convert(value)

@@ -55,14 +55,14 @@ def _refuse(value: Any, required: str) -> ConversionError:
     return ConversionError(f"Can't convert type. sourceType: {name}, requiredType: {required}")
 
 
-def _from_text(parse: Callable[[str], Any], text: str, target: str) -> Any:
+def _from_text(parse: Callable[[str], object], text: str, target: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
         raise ConversionError(f"Can't coerce string to type. targetType: {target}") from error
 
 
-def _to_boolean(value: Any) -> bool:
+def _to_boolean(value: object) -> bool:
     if type(value) is bool:
         return value
     raise _refuse(value, "BOOLEAN")
@@ -86,7 +86,7 @@ def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
     return convert
 
 
-def _to_time(value: Any) -> int:
+def _to_time(value: object) -> int:
     time: int = _AS_INTEGER[Base.INTEGER](value) if type(value) is not int else value
     if not 0 <= time <= DAY_MS:
         raise ConversionError("Time values must use number of milliseconds greater than 0 and less than 86400000.")
@@ -107,7 +107,7 @@ def _to_double(value: Any) -> float:
     raise _refuse(value, "DOUBLE")
 
 
-def _to_text(value: Any) -> str:
+def _to_text(value: object) -> str:
     match value:
         case str():
             return value
@@ -126,7 +126,7 @@ def _to_text(value: Any) -> str:
             raise _refuse(value, "STRING")
 
 
-def _refuse_floats(value: Any) -> None:
+def _refuse_floats(value: object) -> None:
     if type(value) is float:
         raise _NeedsExactError
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -134,7 +134,7 @@ def _refuse_floats(value: Any) -> None:
         _refuse_floats(item)
 
 
-def _to_bytes(value: Any) -> bytes:
+def _to_bytes(value: object) -> bytes:
     if type(value) is str:
         try:
             return base64.b64decode("".join(value.split()), validate=True)
@@ -165,7 +165,7 @@ def _to_decimal(sql_type: Decimal) -> Convert:
 def _to_array(item: SqlType, target: str) -> Convert:
     convert_item = converter(item)
 
-    def convert(value: Any) -> list[Any]:
+    def convert(value: object) -> list[Any]:
         if type(value) is not list:
             raise _refuse(value, target)
         try:
@@ -177,7 +177,7 @@ def _to_array(item: SqlType, target: str) -> Convert:
     return convert
 
 
-def _index_of(items: list[Any], convert_item: Convert) -> str:
+def _index_of(items: list[object], convert_item: Convert) -> str:
     for at, item in enumerate(items):
         try:
             if item is not None:
@@ -193,7 +193,7 @@ def _to_map(sql_type: Map) -> Convert:
     convert_item = converter(sql_type.value)
     target = str(sql_type)
 
-    def convert(value: Any) -> dict[str, Any]:
+    def convert(value: object) -> dict[str, Any]:
         if type(value) is not dict:
             raise _refuse(value, target)
         result: dict[str, Any] = {}
@@ -214,7 +214,7 @@ def _to_struct(sql_type: Struct) -> Convert:
     read = _fields(names, tuple(converter(field.type) for field in sql_type.fields))
     target = str(sql_type)
 
-    def convert(value: Any) -> dict[str, Any]:
+    def convert(value: object) -> dict[str, Any]:
         if type(value) is not dict:
             raise _refuse(value, target)
         return dict(zip(names, read(value), strict=True))
@@ -325,7 +325,7 @@ def _wrapped(columns: tuple[Column, ...]) -> Callable[[Any], Row]:
     read = _fields(tuple(column.name for column in columns), tuple(converter(column.type) for column in columns))
     target = str(Struct(())) if not columns else "STRUCT"
 
-    def convert(value: Any) -> Row:
+    def convert(value: object) -> Row:
         if type(value) is not dict:
             raise _refuse(value, target)
         return read(value)

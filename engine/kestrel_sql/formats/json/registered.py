@@ -31,7 +31,7 @@ def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> Schem
     def read(body: bytes) -> Any:
         return from_json(json_text.read_exact(body))
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         return json_text.write_fast(to_json(value))
 
     return SchemaCodec(schema, read, write)

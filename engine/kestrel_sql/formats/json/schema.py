@@ -65,7 +65,7 @@ def _load(text: str) -> Any:
     return json.loads(text, parse_float=PreciseDecimal)
 
 
-def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
+def _follow(reference: str, scope: _Scope) -> tuple[object, _Scope]:
     name, _, pointer = reference.partition("#")
     if name:
         if name not in scope.imports:
@@ -78,7 +78,7 @@ def _follow(reference: str, scope: _Scope) -> tuple[Any, _Scope]:
     return target, scope
 
 
-def _convert(schema: Any, scope: _Scope, depth: int) -> ConnectSchema:
+def _convert(schema: object, scope: _Scope, depth: int) -> ConnectSchema:
     if depth > MAX_DEPTH:
         raise FormatError("JSON schema is recursive or too deeply nested")
     if next(scope.parts) > MAX_PARTS:
@@ -110,7 +110,7 @@ def _choice(branches: list[Any], scope: _Scope, depth: int) -> ConnectSchema:
     return connect.as_optional() if len(others) < len(branches) else connect
 
 
-def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> ConnectSchema:
+def _plain(schema: dict[str, Any], kind: object, scope: _Scope, depth: int) -> ConnectSchema:
     if kind == "array":
         return _array(schema, scope, depth)
     if kind == "object":
@@ -129,7 +129,7 @@ def _plain(schema: dict[str, Any], kind: Any, scope: _Scope, depth: int) -> Conn
     return simple(_REFINED.get(kind, {}).get(str(schema.get("connect.type")), _BY_TYPE[kind]))
 
 
-def _array(schema: dict[str, Any], scope: _Scope, depth: int) -> ConnectSchema:
+def _array(schema: dict[str, object], scope: _Scope, depth: int) -> ConnectSchema:
     item = _convert(schema["items"], scope, depth + 1)
     if schema.get("connect.type") == "map":
         entry = {field.name: field.schema for field in item.fields}
@@ -163,20 +163,20 @@ def schema_text(columns: tuple[Column, ...], unwrapped: bool) -> str:
     return json.dumps(_properties(tuple((column.name, column.type) for column in columns)))
 
 
-def _properties(fields: tuple[tuple[str, SqlType], ...]) -> dict[str, Any]:
+def _properties(fields: tuple[tuple[str, SqlType], ...]) -> dict[str, object]:
     members = {name: {"connect.index": at, **_optional(sql_type)} for at, (name, sql_type) in enumerate(fields)}
     return {"type": "object", "properties": members}
 
 
-def _optional(sql_type: SqlType) -> dict[str, Any]:
+def _optional(sql_type: SqlType) -> dict[str, object]:
     return {"oneOf": [{"type": "null"}, _type(sql_type)]}
 
 
-def _logical(kind: str, name: str, connect_type: str) -> dict[str, Any]:
+def _logical(kind: str, name: str, connect_type: str) -> dict[str, object]:
     return {"type": kind, "title": f"{CONNECT_DATA}.{name}", "connect.version": 1, "connect.type": connect_type}
 
 
-def _type(sql_type: SqlType) -> dict[str, Any]:
+def _type(sql_type: SqlType) -> dict[str, object]:
     match sql_type:
         case Primitive(base):
             return dict(_PRIMITIVE[base])

@@ -69,7 +69,7 @@ def read_fast(data: bytes) -> Any:
         return read_exact(data)
 
 
-def write_fast(value: Any, default: Callable[[Any], Any] | None = None, option: int | None = None) -> bytes:
+def write_fast(value: object, default: Callable[[Any], object] | None = None, option: int | None = None) -> bytes:
     """Write what orjson can write; half of a surrogate pair, which is no UTF-8, becomes its escape."""
     try:
         # What orjson returns keeps the 4 KiB that it was written in, and messages are kept for long.
@@ -78,7 +78,7 @@ def write_fast(value: Any, default: Callable[[Any], Any] | None = None, option: 
         return _with_escapes(value, default, option)
 
 
-def _with_escapes(value: Any, default: Callable[[Any], Any] | None, option: int | None) -> bytes:
+def _with_escapes(value: object, default: Callable[[Any], object] | None, option: int | None) -> bytes:
     match value:
         case str():
             return _quoted(value).encode()
@@ -97,7 +97,7 @@ def _quoted(text: str) -> str:
     return _HALF.sub(lambda half: f"\\u{ord(half[0]):04X}", json.dumps(text, ensure_ascii=False))
 
 
-def write_compact(value: Any) -> str:
+def write_compact(value: object) -> str:
     """Write a value as compact JSON, its members in their order; BYTES as base64."""
     match value:
         case None:

@@ -19,7 +19,7 @@ from kestrel_sql.types.time_units import DAY_MS
 Convert = Callable[[Any], Any]
 
 
-def default_of(schema: ConnectSchema, value: Any) -> Any:
+def default_of(schema: ConnectSchema, value: object) -> Any:
     """Return the Connect value of a default, which is read as a value of the schema is.
 
     Raises:
@@ -38,7 +38,7 @@ def reader(schema: ConnectSchema) -> Convert:
     """Return the conversion from a parsed JSON value, including null, to a Connect value."""
     convert = _reader(schema)
 
-    def read(value: Any) -> Any:
+    def read(value: object) -> Any:
         if value is not None:
             return convert(value)
         if schema.default is not Missing.MISSING:
@@ -64,13 +64,13 @@ def _reader(schema: ConnectSchema) -> Convert:
             return _SCALARS[kind]
 
 
-def _require(value: Any, kind: type, description: str) -> None:
+def _require(value: object, kind: type, description: str) -> None:
     if type(value) is not kind:
         raise ConversionError(f"Expected {description}, found {type(value).__name__}")
 
 
 def _items(convert: Convert) -> Convert:
-    def read(value: Any) -> list[Any]:
+    def read(value: object) -> list[Any]:
         # Jackson iterates over the members of an object; the nodes of other values have none.
         items = value.values() if type(value) is dict else value if type(value) is list else ()
         return [convert(item) for item in items]
@@ -105,7 +105,7 @@ def _struct_reader(fields: tuple[tuple[str, Convert], ...]) -> Convert:
 
 
 def _integer(bits: int) -> Convert:
-    def read(value: Any) -> int:
+    def read(value: object) -> int:
         if type(value) is int:
             return wrap_integer(value, bits)
         return truncate_decimal(value, bits) if type(value) is Decimal else 0
@@ -113,7 +113,7 @@ def _integer(bits: int) -> Convert:
     return read
 
 
-def _double(value: Any) -> float:
+def _double(value: object) -> float:
     if type(value) is int or type(value) is Decimal:
         try:
             # Java reads a number as a BigDecimal, which has no -0.
@@ -134,7 +134,7 @@ def _float(value: float) -> float:
 def _whole(kind: Kind, least: int | None, most: int | None) -> Convert:
     """Dates and times are whole numbers in a range; one without a range wraps around."""
 
-    def read(value: Any) -> int:
+    def read(value: object) -> int:
         if type(value) is not int:
             raise ConversionError(f"Invalid type for {kind.value}, underlying representation should be integer")
         if least is None or most is None:

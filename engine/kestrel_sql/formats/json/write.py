@@ -24,7 +24,7 @@ def _double(value: float) -> Any:
     return orjson.Fragment(java_double(value)) if math.isfinite(value) else java_double(value)
 
 
-def _decimal(value: Any) -> Any:
+def _decimal(value: object) -> Any:
     return orjson.Fragment(format(value, "f"))
 
 

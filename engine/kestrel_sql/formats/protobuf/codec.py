@@ -65,7 +65,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
     def read(body: bytes) -> Any:
         return from_message(factory.FromString(body))
 
-    def write(value: Any) -> bytes:
+    def write(value: object) -> bytes:
         target = factory()
         to_message(value, target)
         data: bytes = target.SerializeToString(deterministic=True)
@@ -84,7 +84,7 @@ def _message_reader(message: Any, wrappers: Wrappers) -> Convert:
         return _READERS[WELL_KNOWN[name]]
     steps = [(each, _member_reader(parts, wrappers)) for each, parts in members(message)]
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: object) -> dict[str, Any]:
         return {each: step(value) for each, step in steps}
 
     return read
@@ -200,7 +200,7 @@ def _member_writer(parts: list[Any], wrappers: Wrappers) -> Fill:
         return _field_writer(parts[0], wrappers)
     writers = [(part.name, _field_writer(part, wrappers)) for part in parts]
 
-    def fill_union(value: dict[str, Any], target: Any) -> None:
+    def fill_union(value: dict[str, object], target: object) -> None:
         for name, write in writers:
             if value.get(name) is not None:
                 write(value[name], target)
@@ -248,7 +248,7 @@ def _repeated_messages(name: str, fill: Fill) -> Fill:
     # An empty message is the time 0, but no date.
     missing = 0 if fill is _fill_date else None
 
-    def fill_all(value: list[Any], target: Any) -> None:
+    def fill_all(value: list[object], target: object) -> None:
         items = getattr(target, name)
         for item in value:
             added, given = items.add(), missing if item is None else item
@@ -258,10 +258,10 @@ def _repeated_messages(name: str, fill: Fill) -> Fill:
     return fill_all
 
 
-def _entries_writer(name: str, key: Any, value: Any, wrappers: Wrappers) -> Fill:
+def _entries_writer(name: str, key: object, value: object, wrappers: Wrappers) -> Fill:
     write_key, write_value = _field_writer(key, wrappers), _field_writer(value, wrappers)
 
-    def fill_entries(members_: dict[Any, Any], target: Any) -> None:
+    def fill_entries(members_: dict[Any, object], target: object) -> None:
         entries = getattr(target, name)
         for each, item in members_.items():
             entry = entries.add()
@@ -281,7 +281,7 @@ def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
     if value.message_type is not None:
         fill = _message_writer(value.message_type, wrappers)
 
-        def fill_messages(members_: dict[Any, Any], target: Any) -> None:
+        def fill_messages(members_: dict[Any, object], target: object) -> None:
             entries = getattr(target, name)
             for each, item in members_.items():
                 if item is None:
@@ -291,7 +291,7 @@ def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
         return fill_messages
     convert = _enum_number(value.enum_type) if value.enum_type is not None else _scalar(value)
 
-    def fill_scalars(members_: dict[Any, Any], target: Any) -> None:
+    def fill_scalars(members_: dict[Any, object], target: object) -> None:
         entries = getattr(target, name)
         for each, item in members_.items():
             entries[each] = convert(item)

@@ -148,7 +148,7 @@ def _add(
 
 
 @cache
-def _known_files() -> Mapping[str, Any]:
+def _known_files() -> Mapping[str, object]:
     """The files that a schema may import without bringing them, by name."""
     # confluent-kafka imports its registry clients together with these: a sixth of all imports of a run.
     from confluent_kafka.schema_registry.confluent import meta_pb2

@@ -8,11 +8,11 @@ from functools import partial
 
 from kestrel_sql.formats.avro import codec as avro
 from kestrel_sql.formats.avro import schema as avro_schema
-from kestrel_sql.formats.capabilities import UNWRAP_PRIMITIVES
 from kestrel_sql.formats.connect.codec import OpenCodec, SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.json import registered as json_sr
 from kestrel_sql.formats.json import schema as json_sr_schema
+from kestrel_sql.formats.properties import UNWRAP_PRIMITIVES
 from kestrel_sql.formats.protobuf import codec as protobuf
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.protobuf import schema as proto_schema

@@ -113,7 +113,7 @@ class RemoteRegistry:
     def __repr__(self) -> str:
         return f"RemoteRegistry({self.name})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"url": self._url, "settings": self._settings, "cache": dict(_cache[self.name])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

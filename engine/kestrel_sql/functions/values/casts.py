@@ -5,9 +5,10 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
@@ -29,6 +30,8 @@ from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS, FIRST_DAY
+
+T = TypeVar("T")
 
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
@@ -82,7 +85,7 @@ _INT_TEXT, _LONG_TEXT, _REAL_TEXT = 9, 18, 300
 """So many characters of a number always fit."""
 
 
-def _decimals_to_doubles(array: Any) -> Any:
+def _decimals_to_doubles(array: ArrowArray) -> ArrowArray | None:
     found = late.numbers.unscaled(array)
     # Both terms are exact then, so that the quotient is the nearest DOUBLE.
     if found is None or late.numbers.largest(found[0]) > 1 << 53:
@@ -90,13 +93,13 @@ def _decimals_to_doubles(array: Any) -> Any:
     return late.numbers.array_of(found[0].astype(late.np.float64) / 10.0 ** found[1], array)
 
 
-def _to_decimals(array: Any, precision: int, scale: int) -> Any:
+def _to_decimals(array: ArrowArray, precision: int, scale: int) -> ArrowArray | None:
     found = late.numbers.unscaled(array)
     values = None if found is None else late.numbers.rescaled(*found, scale)
     return None if values is None else late.numbers.decimals(values, precision, scale, array)
 
 
-def _texts_to_decimals(array: Any, precision: int, scale: int) -> Any:
+def _texts_to_decimals(array: ArrowArray, precision: int, scale: int) -> ArrowArray | None:
     if not late.texts.consists_of(array, "0123456789", _LONG_TEXT):
         return None
     values = late.numbers.rescaled(late.numbers.values_of(late.pc.cast(array, late.pa.int64())), 0, scale)
@@ -104,7 +107,7 @@ def _texts_to_decimals(array: Any, precision: int, scale: int) -> Any:
 
 
 def _numbers_of_texts(characters: str, most: int, kind: str) -> Callable[[Any], Any]:
-    def cast(array: Any) -> Any:
+    def cast(array: ArrowArray) -> ArrowArray | None:
         if not late.texts.consists_of(array, characters, most):
             return None
         return late.pc.cast(array, getattr(late.pa, kind)())
@@ -116,18 +119,18 @@ def _to_kind(kind: str) -> Callable[[Any], Any]:
     return lambda array: late.pc.cast(array, getattr(late.pa, kind)())
 
 
-def _doubles_of(array: Any) -> Any:
+def _doubles_of(array: ArrowArray) -> ArrowArray:
     return late.numbers.array_of(late.numbers.values_of(array).astype(late.np.float64), array)
 
 
-def _wrapped(array: Any) -> Any:
+def _wrapped(array: ArrowArray) -> ArrowArray:
     return late.numbers.array_of(late.numbers.values_of(array).astype(late.np.int32), array)
 
 
 def _times_of(pattern: str, unit_ms: int, kind: str) -> Callable[[Any], Any]:
     layout = any_layout_of(pattern)
 
-    def cast(array: Any) -> Any:
+    def cast(array: ArrowArray) -> ArrowArray | None:
         millis = None if layout is None else late.times.read(layout.parts, array)
         return None if millis is None else late.pa.array(millis // unit_ms, getattr(late.pa, kind)())
 
@@ -168,7 +171,7 @@ def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
             raise ValueError(f"Cast of {source} to {target} is not supported")
 
 
-def unless_null(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def unless_null(convert: Callable[[Any], object]) -> Callable[[Any], Any]:
     """Return a conversion that leaves NULL as it is."""
     return lambda value: None if value is None else convert(value)
 
@@ -264,7 +267,7 @@ def _day(value: int) -> int:
     return max(sql_text.instant_of(value) // DAY_MS, FIRST_DAY)
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: T) -> T:
     return value
 
 

@@ -10,7 +10,7 @@ from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.java.utf16 import units
 
 
-def equality_key(value: Any) -> Hashable:
+def equality_key(value: object) -> Hashable:
     """Return a key that is equal where Java's `equals` is true.
 
     NULL equals NULL, NaN equals NaN, -0.0 is not 0.0, the order of a map is ignored.
@@ -26,7 +26,7 @@ def equality_key(value: Any) -> Hashable:
             return (value,)
 
 
-def sort_key(value: Any) -> Any:
+def sort_key(value: object) -> Any:
     """Return a sort key for values of one type, in the order of Java.
 
     NaN is the greatest number, -0.0 comes before 0.0, strings sort by UTF-16 units, bytes are signed, and arrays sort
@@ -45,7 +45,7 @@ def sort_key(value: Any) -> Any:
             return value
 
 
-def hash_map(entries: Mapping[Any, Any], capacity: int = 1) -> dict[Any, Any]:
+def hash_map(entries: Mapping[Any, object], capacity: int = 1) -> dict[Any, Any]:
     """Return a map with its entries in the order of a HashMap into which they were put one after the other (rule U4.2).
 
     Who makes a map calls this once, so that who lists its entries need not know who made it.
@@ -59,7 +59,7 @@ def hash_map(entries: Mapping[Any, Any], capacity: int = 1) -> dict[Any, Any]:
     return {key: entries[key] for key in java_hash_order(entries, capacity)}
 
 
-def distinct(items: Iterable[Any]) -> list[Any]:
+def distinct(items: Iterable[object]) -> list[object]:
     """Return the items without later duplicates."""
     unique: dict[Hashable, Any] = {}
     for item in items:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 
 _ANY = r"[^\n\r\x85\u2028\u2029]"
 """The expression for `_`, and repeated for `%`: Java's dot."""
@@ -30,7 +30,7 @@ def like_pattern(pattern: str, escape: str | None) -> re.Pattern[str]:
     return re.compile(f"{first}{searched}{_ANY}*{middle[-1]}")
 
 
-def like_columns(array: Any, pattern: Any) -> Any:
+def like_columns(array: ArrowArray, pattern: ArrowArray) -> ArrowArray | None:
     """Match a whole column with a constant pattern; on one line of ASCII Arrow's LIKE is the same."""
     if not isinstance(pattern, late.pa.Scalar) or "\\" in pattern.as_py() or not late.texts.is_plain(array, pattern):
         return None

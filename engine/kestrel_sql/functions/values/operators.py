@@ -10,9 +10,10 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import ColumnBody
 from kestrel_sql.functions.values.equality import equality_key, sort_key
 from kestrel_sql.java.numbers import ROUNDING, java_double, rounder, wrap_integer
@@ -23,6 +24,8 @@ from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import can_be_equal, is_container
 from kestrel_sql.types.sql_types import Decimal, SqlType
 from kestrel_sql.types.time_units import DAY_MS
+
+T = TypeVar("T")
 
 Test = Callable[[Any, Any], bool]
 Compute = Callable[[Any, Any], Any]
@@ -59,7 +62,7 @@ def compared_columns(op: ComparisonOp, left: SqlType | None, right: SqlType | No
         return None
     is_order = left == t.STRING and kernel not in ("equal", "not_equal")
 
-    def compare(first: Any, second: Any) -> Any:
+    def compare(first: object, second: object) -> Any:
         if is_order and not late.texts.is_ascii(first, second):
             return None
         return late.pc.fill_null(getattr(late.pc, kernel)(first, second), False)
@@ -67,7 +70,7 @@ def compared_columns(op: ComparisonOp, left: SqlType | None, right: SqlType | No
     return compare
 
 
-def _compared_decimals(kernel: str, first: Any, second: Any) -> Any:
+def _compared_decimals(kernel: str, first: ArrowArray, second: ArrowArray) -> ArrowArray | None:
     left, right = late.numbers.unscaled(first), late.numbers.unscaled(second)
     if left is None or right is None:
         return None
@@ -119,7 +122,7 @@ def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> 
             return None
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: T) -> T:
     return value
 
 
@@ -137,7 +140,7 @@ def item_equality(value: SqlType | None, item: SqlType | None) -> Test:
     return _equals if is_container(value) else comparison(ComparisonOp.EQUAL, value, item)
 
 
-def _equals(left: Any, right: Any) -> bool:
+def _equals(left: object, right: object) -> bool:
     """Compare as Java's `equals`, but that a NULL in the left map equals what the right one, as large, lacks."""
     match left, right:
         case dict(), dict():
@@ -213,13 +216,13 @@ def negation_columns(sql_type: SqlType | None) -> Callable[[Any], Any] | None:
     return (lambda array: late.pc.negate(array)) if sql_type == t.DOUBLE else None
 
 
-def _integer_columns(kernel: str, result: SqlType | None, first: Any, second: Any) -> Any:
+def _integer_columns(kernel: str, result: SqlType | None, first: ArrowArray, second: ArrowArray) -> ArrowArray:
     kind = late.pa.int32() if result == t.INTEGER else late.pa.int64()
     # The kernels that are not checked wrap as Java does.
     return getattr(late.pc, kernel)(late.pc.cast(first, kind), late.pc.cast(second, kind))
 
 
-def _remainder_columns(result: SqlType | None, first: Any, second: Any) -> Any:
+def _remainder_columns(result: SqlType | None, first: ArrowArray, second: ArrowArray) -> ArrowArray | None:
     values, divisors = late.numbers.values_of(first), late.numbers.values_of(second)
     if not late.np.all(divisors):
         return None
@@ -227,13 +230,15 @@ def _remainder_columns(result: SqlType | None, first: Any, second: Any) -> Any:
     return late.pa.array(late.np.fmod(values, divisors, dtype=kind))
 
 
-def _double_columns(op: ArithmeticOp, first: Any, second: Any) -> Any:
+def _double_columns(op: ArithmeticOp, first: ArrowArray, second: ArrowArray) -> ArrowArray:
     values, others = late.numbers.values_of(first), late.numbers.values_of(second)
     with late.np.errstate(all="ignore"):
         return late.pa.array(getattr(late.np, _DOUBLE_KERNELS[op])(values, others, dtype=late.np.float64))
 
 
-def _decimal_columns(op: ArithmeticOp, kernel: str, result: Decimal, first: Any, second: Any) -> Any:
+def _decimal_columns(
+    op: ArithmeticOp, kernel: str, result: Decimal, first: ArrowArray, second: ArrowArray
+) -> ArrowArray | None:
     left, right = late.numbers.unscaled(first), late.numbers.unscaled(second)
     if left is None or right is None:
         return None

@@ -46,7 +46,7 @@ def sized(value: T) -> T:
     return value
 
 
-def check_made(value: Any, arguments: Sequence[Any]) -> None:
+def check_made(value: object, arguments: Sequence[object]) -> None:
     """Count a value that the work for one request has made; reject a large one that is larger than each argument.
 
     Raises:

@@ -15,7 +15,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
-from kestrel_sql.java.regex.helper import call_in_helper
+from kestrel_sql.java.regex.match_process import call_in_helper
 from kestrel_sql.systems import HAS_TIMER, at_fork_in_child
 
 TICK = 0.1
@@ -107,7 +107,7 @@ def _set_main_thread() -> None:
 at_fork_in_child(_set_main_thread)
 
 
-def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
+def time_limited(body: Callable[..., object]) -> Callable[..., Any]:
     """Make calls of a function of `calls` fail when they run longer than one or two ticks.
 
     In the main thread, where Spark's workers run functions, a signal interrupts the call. No signal interrupts another
@@ -133,14 +133,14 @@ def time_limited(body: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _helped(name: str, arguments: tuple[Any, ...]) -> Any:
+def _helped(name: str, arguments: tuple[object, ...]) -> Any:
     failure, result = call_in_helper(name, arguments)
     if failure is None:
         return result
     raise (TimeLimitError if failure == TimeLimitError.__name__ else ValueError)(result)
 
 
-def _is_short(pattern: str, arguments: tuple[Any, ...]) -> bool:
+def _is_short(pattern: str, arguments: tuple[object, ...]) -> bool:
     """Whether a match takes milliseconds at most, by an upper bound for patterns without nested repetition."""
     if len(pattern) > _SHORT_PATTERN or _COSTLY.search(pattern):
         return False
@@ -149,11 +149,11 @@ def _is_short(pattern: str, arguments: tuple[Any, ...]) -> bool:
     return bool(length ** (repeats + 1) << pattern.count("|") <= _FEW_STEPS)
 
 
-def outside_time_limit(body: Callable[..., Any]) -> Callable[..., Any]:
+def outside_time_limit(body: Callable[..., object]) -> Callable[..., Any]:
     """Exclude the time that `body` takes from the limit of an enclosing call; for tables that are computed once."""
 
     @wraps(body)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: object) -> Any:
         running, _timer.running = _timer.running, False
         try:
             return body(*arguments)
@@ -164,7 +164,7 @@ def outside_time_limit(body: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def call_with_limit(body: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def call_with_limit(body: Callable[..., object], arguments: tuple[object, ...]) -> Any:
     """Call `body` under the timer. A module-level function, so that each worker process has exactly one timer."""
     if not _timer.started:
         _start()

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import PAGES, build_pipeline
 from kestrel_sql.spark.state.checkpoint_path import folder_session

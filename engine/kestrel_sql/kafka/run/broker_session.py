@@ -14,7 +14,7 @@ from kestrel_sql.kafka.cluster.yarn import YARN, await_manager
 from kestrel_sql.kafka.connector.jars import connector_jars
 from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settings
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
-from kestrel_sql.spark.compat import BROKER_RELEASES, check_release
+from kestrel_sql.spark.releases import BROKER_RELEASES, check_release
 from kestrel_sql.spark.runtime.environment import is_on_this_machine, keep_memory
 from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
 from kestrel_sql.spark.runtime.setting_errors import open_given

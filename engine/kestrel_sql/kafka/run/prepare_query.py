@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls

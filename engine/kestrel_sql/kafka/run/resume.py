@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.catalog.upgrade import check_plan_upgrade
-from kestrel_sql.dataflow.aggregates import CACHE_SIZES, has_cache
+from kestrel_sql.dataflow.aggregate_operators import CACHE_SIZES, has_cache
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.run.manifest import Manifest, StoredQuery
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement

@@ -35,11 +35,11 @@ from kestrel_sql.kafka.source.ranges import (
     times_of,
 )
 from kestrel_sql.kafka.source.whole_batches import whole_ends
-from kestrel_sql.spark.compat import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from kestrel_sql.spark.envelope import HEADERS
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.columns import widened
 from kestrel_sql.spark.io.topics import ARROW_INPUT, empty_lists, wire_input
+from kestrel_sql.spark.releases import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 NAME = "kestrel_merged"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any
 
-from kestrel_sql.dataflow.aggregates import AnyAggregate
+from kestrel_sql.dataflow.aggregate_operators import AnyAggregate
 from kestrel_sql.dataflow.graph import Graph, Stateful
 from kestrel_sql.errors import QueryError, SerdeError
 from kestrel_sql.formats.serde import Decoder
@@ -23,7 +23,7 @@ from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
-from kestrel_sql.operators.group import STATES, Group
+from kestrel_sql.operators.group_state import STATES, Group
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.operator import Key, State
 from kestrel_sql.operators.tables.stream_time import StreamTime

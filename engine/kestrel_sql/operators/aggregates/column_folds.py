@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kestrel_sql.functions.declaration import Fold
-from kestrel_sql.operators.number_columns import Numbers, States, Values, all_valid, columns_of, objects_of
+from kestrel_sql.operators.number_columns import NumberColumn, Numbers, States, all_valid, columns_of, objects_of
 from kestrel_sql.operators.operator import Batch
 
 _RANK_LIMIT = 2**62
@@ -45,7 +45,7 @@ class Segments:
 class Folded:
     """The results of an aggregate after each row, and each group's final state."""
 
-    after: Values
+    after: NumberColumn
     states: States
 
 
@@ -76,7 +76,7 @@ class Sorted:
         starts = np.flatnonzero(np.concatenate([[True], np.diff(owners) != 0]))
         return cls(order, rows[order], owners[starts].tolist(), Segments(starts, len(order)))
 
-    def fold(self, fold: Fold, states: list[Any], rows: Batch, arguments: Sequence[int]) -> Values:
+    def fold(self, fold: Fold, states: list[Any], rows: Batch, arguments: Sequence[int]) -> NumberColumn:
         """Fold an aggregate: update the states of all groups, and return the result after each entry, as given."""
         column = self._column(rows, arguments, counted=fold is Fold.COUNT)
         folded = _FOLDS[fold](columns_of([states[group] for group in self.groups]), column, self.segments)
@@ -84,43 +84,43 @@ class Sorted:
             states[group] = state
         values, valid = np.empty_like(folded.after.values), np.empty_like(folded.after.valid)
         values[self.order], valid[self.order] = folded.after.values, folded.after.valid
-        return Values(values, valid)
+        return NumberColumn(values, valid)
 
-    def _column(self, rows: Batch, arguments: Sequence[int], *, counted: bool) -> Values:
+    def _column(self, rows: Batch, arguments: Sequence[int], *, counted: bool) -> NumberColumn:
         """The argument of an aggregate at each entry; only which are not NULL, if they are `counted`."""
         undone = self.refs[0] < 0 or bool((self.refs < 0).any())
         signs = np.where(self.refs < 0, -1, 1) if undone else None
         if not arguments:
-            return Values(np.zeros(len(self.refs), np.int64), np.ones(len(self.refs), dtype=bool), signs)
-        given: Values = rows.numbers(arguments[0], counted=counted)
+            return NumberColumn(np.zeros(len(self.refs), np.int64), np.ones(len(self.refs), dtype=bool), signs)
+        given: NumberColumn = rows.numbers(arguments[0], counted=counted)
         values, valid = given.values, given.valid
         if undone:
-            old: Values = rows.numbers(arguments[0], counted=counted, old=True)
+            old: NumberColumn = rows.numbers(arguments[0], counted=counted, old=True)
             values, valid = np.concatenate([values, old.values[::-1]]), np.concatenate([valid, old.valid[::-1]])
-        return Values(values[self.refs], valid[self.refs], signs)
+        return NumberColumn(values[self.refs], valid[self.refs], signs)
 
 
-def _count(states: States, column: Values, rows: Segments) -> Folded:
+def _count(states: States, column: NumberColumn, rows: Segments) -> Folded:
     after = _running(states[0].values, column.counts(), rows)
     return Folded(all_valid(after), (all_valid(after[rows.ends]),))
 
 
-def _sum(states: States, column: Values, rows: Segments) -> Folded:
+def _sum(states: States, column: NumberColumn, rows: Segments) -> Folded:
     after = _sums(states[0].values, column, rows)
     return Folded(all_valid(after), (all_valid(after[rows.ends]),))
 
 
-def _average(states: States, column: Values, rows: Segments) -> Folded:
+def _average(states: States, column: NumberColumn, rows: Segments) -> Folded:
     sums = _sums(states[0].values, column, rows)
     counts = _running(states[1].values, column.counts(), rows)
     return Folded(all_valid(_ratio(sums, counts)), (all_valid(sums[rows.ends]), all_valid(counts[rows.ends])))
 
 
-def _greatest(states: States, column: Values, rows: Segments) -> Folded:
+def _greatest(states: States, column: NumberColumn, rows: Segments) -> Folded:
     return _extreme(states, column, rows, lambda number: number)
 
 
-def _smallest(states: States, column: Values, rows: Segments) -> Folded:
+def _smallest(states: States, column: NumberColumn, rows: Segments) -> Folded:
     # The complement reverses the order of integers without overflow.
     return _extreme(states, column, rows, np.invert)
 
@@ -130,7 +130,7 @@ def _ratio(sums: Numbers, counts: Numbers) -> Numbers:
         return np.where(counts == 0, 0.0, sums.astype(np.float64) / np.where(counts == 0, 1, counts).astype(np.float64))
 
 
-def _sums(first: Numbers, column: Values, rows: Segments) -> Numbers:
+def _sums(first: Numbers, column: NumberColumn, rows: Segments) -> Numbers:
     """The sums after each row, in the dtype of the column."""
     kind = column.values.dtype
     values = np.where(column.valid, column.values, kind.type(0))
@@ -166,7 +166,7 @@ def _running_doubles(first: Numbers, values: Numbers, rows: Segments) -> Numbers
         return sums
 
 
-def _extreme(states: States, column: Values, rows: Segments, direct: Callable[[Numbers], Numbers]) -> Folded:
+def _extreme(states: States, column: NumberColumn, rows: Segments, direct: Callable[[Numbers], Numbers]) -> Folded:
     kind, known = column.values.dtype, states[0].valid
     first, groups = states[0].values.astype(kind, copy=False), len(known)
     ranks, levels = _ranked(direct(_ordered(np.concatenate([first, column.values]))))
@@ -176,7 +176,7 @@ def _extreme(states: States, column: Values, rows: Segments, direct: Callable[[N
     # Ranks of a group are shifted above those of all groups before it, so one pass covers all groups.
     above = rows.groups * (int(ranks.max(initial=0)) + 1)
     best = np.maximum.accumulate(best + above) - above
-    after = Values(_plain(direct(levels(best)), kind), best > 0)
+    after = NumberColumn(_plain(direct(levels(best)), kind), best > 0)
     return Folded(after, (after.at(rows.ends),))
 
 
@@ -204,7 +204,7 @@ def _plain(ordered: Numbers, kind: np.dtype[Any]) -> Numbers:
     return np.where(ordered < 0, ordered ^ _ALL_BUT_SIGN, ordered).view(np.float64)
 
 
-_FOLDS: Mapping[Fold, Callable[[States, Values, Segments], Folded]] = {
+_FOLDS: Mapping[Fold, Callable[[States, NumberColumn, Segments], Folded]] = {
     Fold.COUNT: _count,
     Fold.SUM: _sum,
     Fold.AVG: _average,

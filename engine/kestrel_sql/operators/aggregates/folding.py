@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from kestrel_sql.functions.declaration import Aggregator
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, failure_of
-from kestrel_sql.operators.group import COLUMNS, STATES, TIMESTAMP, Group
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, failure_of
+from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
 from kestrel_sql.operators.operator import Batch, KeyBytes, OwnColumn, Ref, Results, RowError, State
 
 COLUMNS_FROM = 256
@@ -226,7 +226,7 @@ class Folding:
         changed = now if shared is None or shared is refs else _Wanted(shared)
         return picked, [each.at(changed if each.aggregator.mutates else now) for each in self._folded]
 
-    def _copied(self, group: Group | None) -> list[Any]:
+    def _copied(self, group: Group | None) -> list[object]:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
         return found
 
@@ -321,7 +321,7 @@ class _Folded:
     __slots__ = ("_after", "_arguments", "_first", "_folding", "_results", "aggregator", "entry", "numbers", "states")
 
     def __init__(
-        self, folding: Folding, aggregator: Aggregator, arguments: Sequence[int], states: list[Any], results: bool
+        self, folding: Folding, aggregator: Aggregator, arguments: Sequence[int], states: list[object], results: bool
     ) -> None:
         self._folding, self.aggregator, self._arguments, self.states = folding, aggregator, arguments, states
         self.numbers: Sequence[int] = ()
@@ -360,7 +360,7 @@ class _Folded:
             if after:
                 after[entry] = result(state)
 
-    def _given(self) -> Sequence[tuple[Any, ...]]:
+    def _given(self) -> Sequence[tuple[object, ...]]:
         """What the aggregate takes for each entry after the state."""
         refs = self._folding.refs
         columns: list[Sequence[Any]] = [self.numbers] if self.aggregator.numbered else []

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
-from kestrel_sql.operators.group import TIMESTAMP
-from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, Window
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
+from kestrel_sql.operators.group_state import TIMESTAMP
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry, Window
 
 Session = list[Any]
 """End and start (ms), group and key; the sessions of a key are sorted by end, then start.
@@ -92,6 +92,14 @@ class SessionWindowAggregate:
         state["sessions"] = dict(sorted(state["sessions"].items()))
         for name in ("time", "newest", "sessions", "ends"):
             state[name] = state.pop(name)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each session."""
+        for key, sessions in state.get("sessions", {}).items():
+            for session in sessions:
+                start, end = session[START], session[END]
+                value = (*result(session[GROUP], self.calls), start, end)
+                yield StateEntry(part="sessions", key=key, value=value, window=(start, end), timestamp=end)
 
 
 @dataclass(slots=True)
@@ -319,7 +327,7 @@ def _remove(session: Session, key: bytes, state: State) -> None:
         del state["sessions"][key]
 
 
-def _session(entry: list[Any], state: State) -> Session | None:
+def _session(entry: list[object], state: State) -> Session | None:
     """The session of an end, a start (ms) and a packed key."""
     end, start, packed_key = entry
     sessions: list[Session] = state["sessions"].get(packed_key, [])

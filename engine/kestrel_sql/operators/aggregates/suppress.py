@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, Window
-from kestrel_sql.operators.row_keys import pack_keys
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry, Window
+from kestrel_sql.operators.row_keys import pack_keys, restored_row, unpack_key
 
 _KEY, _VALUE = 0, 2
 """Indexes into a stored result."""
@@ -58,3 +58,11 @@ class TableSuppress:
                 entry[place] = values
         results.windows = bounds
         yield results
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the results that are held back."""
+        for packed_key, (_, (start, end), value, timestamp) in state.get("rows", {}).items():
+            key, _ = unpack_key(packed_key)
+            yield StateEntry(
+                part="rows", side=0, key=key, value=restored_row(value), window=(start, end), timestamp=timestamp
+            )

@@ -9,9 +9,9 @@ from operator import ne
 from typing import ClassVar
 
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
-from kestrel_sql.operators.group import Group
-from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
+from kestrel_sql.operators.group_state import TIMESTAMP, Group
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
 from kestrel_sql.operators.state_codec import homes_of
 
 
@@ -42,6 +42,11 @@ class StreamAggregate:
             home[name] = group
         results = folding.results(at, folding.times, range(len(at)), folding.previous() if self.with_old else None)
         yield from folding.checked(results)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group."""
+        for key, group in state.get("groups", {}).items():
+            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,11 @@ class TableAggregate:
         results = folding.results(causes, times, now, folding.previous(now) if self.with_old else None)
         results.keys = results.values[0] if kept is None else keys
         yield from folding.checked(results)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group."""
+        for key, group in state.get("groups", {}).items():
+            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
 
 
 def _steps(rows: Batch, slots: Sequence[int], null: int | None) -> tuple[list[int], list[int], list[bool]]:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
-from kestrel_sql.operators.group import Group
-from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
+from kestrel_sql.operators.group_state import TIMESTAMP, Group
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
 from kestrel_sql.operators.state_codec import load_state, pack_state
 
 MOST_ENTRIES = 1 << 18
@@ -75,6 +75,14 @@ class TimeWindowAggregate:
                 windows[start] = pack_state(groups)
         if "starts" in state:
             state["starts"].sort()
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group of a window."""
+        for start, groups in state.get("windows", {}).items():
+            bounds = (start, start + self.size_ms)
+            for key, group in unpacked(groups).items():
+                value = result(group, self.calls) + bounds
+                yield StateEntry(part="windows", key=key, value=value, window=bounds, timestamp=group[TIMESTAMP])
 
 
 @dataclass(slots=True)

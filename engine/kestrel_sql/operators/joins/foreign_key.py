@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from kestrel_sql.operators.joins.sides import SIDES
 from kestrel_sql.operators.keyed_rows import KeyedRows
-from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
+from kestrel_sql.operators.row_keys import restored_row
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _LEFT, _RIGHT = 0, 1
@@ -52,6 +53,13 @@ class ForeignKeyJoin:
                 yield tables.taken()
         tables.settle()
         yield tables.taken()
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the rows of both tables."""
+        for key, (_, value, _) in state.get("left", {}).items():
+            yield StateEntry(part="left", side=_LEFT, key=key, value=restored_row(value))
+        for key, (value, timestamp) in state.get("right", {}).items():
+            yield StateEntry(part="right", side=_RIGHT, key=key, value=restored_row(value), timestamp=timestamp)
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from typing import ClassVar
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.joins.buffered_rows import BufferedRows
 from kestrel_sql.operators.joins.pending_rows import PendingRows
-from kestrel_sql.operators.joins.sides import outer_sides, parts_of
-from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State, Window
-from kestrel_sql.operators.row_keys import pack_keys, with_window_size
+from kestrel_sql.operators.joins.sides import SIDES, outer_sides, parts_of
+from kestrel_sql.operators.operator import MOST_OUTPUTS, Batch, KeyBytes, Ref, Results, Scope, State, StateEntry, Window
+from kestrel_sql.operators.row_keys import pack_keys, restored_row, split_key, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.time_units import DAY_MS
 
@@ -76,6 +76,24 @@ class StreamStreamJoin:
         """How long (ms) rows stay buffered."""
         grace = max(_DEFAULT_GRACE_MS - 2 * self.before_ms, 0) if self.grace_ms is None else self.grace_ms
         return self.before_ms + self.after_ms + grace
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the buffered rows of both sides, and the results that wait for a match."""
+        for side, part in enumerate(SIDES):
+            for packed_key, rows in state.get(part, {}).get("rows", {}).items():
+                key, window = split_key(packed_key, windowed[side])
+                for timestamp, value in rows:
+                    row = restored_row(value)
+                    yield StateEntry(part=part, side=side, key=key, value=row, window=window, timestamp=timestamp)
+        for rank, pending in enumerate(state.get("pending", [])):
+            side = rank if self.join_type is JoinType.RIGHT else 1 - rank
+            for packed_key, times in pending["rows"].items():
+                key, window = split_key(packed_key, windowed[side])
+                for timestamp, (_, _, values) in times.items():
+                    for row in map(restored_row, values):
+                        yield StateEntry(
+                            part="pending", side=side, key=key, value=row, window=window, timestamp=timestamp
+                        )
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.keyed_rows import KeyedRows
-from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
-from kestrel_sql.operators.row_keys import pack_keys, with_window_size
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
+from kestrel_sql.operators.row_keys import pack_keys, restored_row, split_key, with_window_size
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _STREAM, _TABLE = 0, 1
@@ -53,3 +53,9 @@ class StreamTableJoin:
                     matches.append(match)
         table.settle(rows.values_at)
         yield results.with_windows(windows)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the rows of the table."""
+        for packed_key, value in state.get("rows", {}).items():
+            key, window = split_key(packed_key, windowed[_TABLE])
+            yield StateEntry(part="rows", side=_TABLE, key=key, value=restored_row(value), window=window)

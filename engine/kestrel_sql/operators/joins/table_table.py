@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from kestrel_sql.operators.joins.sides import SIDES, outer_sides, parts_of
 from kestrel_sql.operators.keyed_rows import KeyedRows
-from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State
-from kestrel_sql.operators.row_keys import pack_keys
+from kestrel_sql.operators.operator import Batch, KeyBytes, Ref, Results, Scope, State, StateEntry
+from kestrel_sql.operators.row_keys import pack_keys, restored_row, split_key
 from kestrel_sql.sql.nodes.statements import JoinType
 
 _LEFT, _RIGHT = 0, 1
@@ -75,3 +75,11 @@ class TableJoin:
         for table in tables:
             table.settle(rows.values_at, _VALUE)
         yield results.with_windows(rows.windows)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the rows of both tables."""
+        for side, part in enumerate(SIDES):
+            for packed_key, (value, timestamp) in state.get(part, {}).items():
+                key, window = split_key(packed_key, windowed[side])
+                row = restored_row(value)
+                yield StateEntry(part=part, side=side, key=key, value=row, window=window, timestamp=timestamp)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +31,7 @@ class StreamTime:
                 results.times.append(timestamp if present else time)
                 results.values[0].append(at if present else None)
         yield results.with_windows(rows.windows)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield nothing: it keeps no rows."""
+        yield from ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import decimal
 import re
-from typing import Any, assert_never
+from typing import assert_never
 
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.sql_text import parsed
@@ -44,7 +44,7 @@ _NANOS = decimal.Decimal("1E-9")
 _MAX_DIGITS = 28
 
 
-def _duration(value: Any, path: str) -> int:
+def _duration(value: object, path: str) -> int:
     """Read seconds, a number or an ISO-8601 string, into whole ms; fractions of a ms are cut off, as Java does."""
     seconds = _iso_seconds(string(value, path), path) if isinstance(value, str) else _seconds(value, path)
     if not 0 <= seconds <= LONG_MAX // 1000:
@@ -53,7 +53,7 @@ def _duration(value: Any, path: str) -> int:
     return int(seconds.scaleb(3))
 
 
-def _seconds(value: Any, path: str) -> decimal.Decimal:
+def _seconds(value: object, path: str) -> decimal.Decimal:
     if isinstance(value, float):
         value = decimal.Decimal(repr(value))
     if isinstance(value, bool) or not isinstance(value, int | decimal.Decimal):
@@ -85,7 +85,7 @@ DURATION = Wire(_duration, _write_duration)
 """A duration: seconds with nine decimals in JSON, even in fields named `…Millis`; integer ms in Python."""
 
 
-def _time_span(value: Any, path: str) -> TimeSpan:
+def _time_span(value: object, path: str) -> TimeSpan:
     document = mapping(value, path)
     only(document, ("value", "timeUnit"), path)
     unit = string(required(document, "timeUnit", path), f"{path}.timeUnit")
@@ -103,7 +103,7 @@ _WINDOW_TYPE = choice(WindowType)
 _LENGTHS = {WindowType.TUMBLING: ("size",), WindowType.HOPPING: ("size", "advanceBy"), WindowType.SESSION: ("gap",)}
 
 
-def _window_expression(value: Any, path: str) -> WindowExpression:
+def _window_expression(value: object, path: str) -> WindowExpression:
     if isinstance(value, str):
         return WindowExpression(parsed(parse_window, value, path, "a window"))
     document = mapping(value, path)
@@ -130,7 +130,7 @@ def _window(kind: WindowType, lengths: list[TimeSpan], retention: TimeSpan | Non
             return SessionWindow(lengths[0], retention, grace)
 
 
-def _write_window_expression(expression: WindowExpression) -> dict[str, Any]:
+def _write_window_expression(expression: WindowExpression) -> dict[str, object]:
     window = expression.window
     match window:
         case TumblingWindow():

@@ -12,7 +12,7 @@ _FEATURES = sequence(choice(SerdeFeature))
 _OPTIONS = {"WRAP_SINGLE_VALUES": SerdeFeature.WRAP_SINGLES, "UNWRAP_SINGLE_VALUES": SerdeFeature.UNWRAP_SINGLES}
 
 
-def _option(value: Any, path: str) -> SerdeFeature:
+def _option(value: object, path: str) -> SerdeFeature:
     option = string(value, path)
     if option not in _OPTIONS:
         raise NewerPlanError(
@@ -24,7 +24,7 @@ def _option(value: Any, path: str) -> SerdeFeature:
 _OPTION_LIST = sequence(Wire(_option, str))
 
 
-def _format(value: Any, path: str) -> FormatInfo:
+def _format(value: object, path: str) -> FormatInfo:
     document = mapping(value, path)
     only(document, ("format", "properties"), path)
     name = string(required(document, "format", path), f"{path}.format")
@@ -34,11 +34,11 @@ def _format(value: Any, path: str) -> FormatInfo:
     return FormatInfo(name, tuple((string(key, inner), string(pair, child(inner, key))) for key, pair in pairs.items()))
 
 
-def _write_format(info: FormatInfo) -> dict[str, Any]:
+def _write_format(info: FormatInfo) -> dict[str, object]:
     return {"format": info.format, "properties": dict(info.properties)}
 
 
-def _features(document: dict[str, Any], key: str, path: str) -> frozenset[SerdeFeature]:
+def _features(document: dict[str, object], key: str, path: str) -> frozenset[SerdeFeature]:
     if document.get(key) is None:
         return frozenset()
     wire = _OPTION_LIST if key == "options" else _FEATURES
@@ -51,7 +51,7 @@ def _one(features: frozenset[SerdeFeature], path: str) -> frozenset[SerdeFeature
     return features
 
 
-def _formats(value: Any, path: str) -> Formats:
+def _formats(value: object, path: str) -> Formats:
     document = mapping(value, path)
     only(document, ("keyFormat", "valueFormat", "keyFeatures", "valueFeatures", "options"), path)
     return Formats(

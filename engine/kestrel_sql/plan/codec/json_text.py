@@ -30,7 +30,7 @@ def read_json(text: str) -> Any:
         raise PlanError(f"the text is not JSON: {shorten(str(error))}") from error
 
 
-def check_depth(document: Any) -> None:
+def check_depth(document: object) -> None:
     """Check that a document is nested at most `MAX_DEPTH` deep, without recursion.
 
     Raises:
@@ -54,17 +54,17 @@ def too_deep() -> PlanError:
     return PlanError(f"the document is nested deeper than {MAX_DEPTH} levels")
 
 
-def write_json(document: Any) -> str:
+def write_json(document: object) -> str:
     """Write JSON indented by two spaces; a Decimal becomes a number with all its digits, which `json` cannot write."""
     return "".join(_parts(document, "\n")) + "\n"
 
 
-def write_line(document: Any) -> str:
+def write_line(document: object) -> str:
     """Write JSON as `write_json` does, without blanks and line breaks."""
     return "".join(_parts(document, ""))
 
 
-def _parts(value: Any, newline: str) -> Iterator[str]:
+def _parts(value: object, newline: str) -> Iterator[str]:
     inner, colon = (newline + "  ", ": ") if newline else ("", ":")
     match value:
         case decimal.Decimal():
@@ -94,7 +94,7 @@ def _refuse_constant(constant: str) -> Any:
     raise PlanError(f"{constant} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     document = dict(pairs)
     if len(document) != len(pairs):
         names = [name for name, _ in pairs]

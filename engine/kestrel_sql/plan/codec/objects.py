@@ -72,7 +72,7 @@ def object_wire(cls: type[Any]) -> Wire:
 def tagged(table: Mapping[str, type[Any]]) -> Wire:
     """Codec of the classes in `table`; the field `@type` selects the class."""
 
-    def decode(value: Any, path: str) -> Any:
+    def decode(value: object, path: str) -> Any:
         document = mapping(value, path)
         tag = string(required(document, "@type", path), f"{path}.@type")
         if tag not in table:
@@ -86,7 +86,7 @@ def tagged(table: Mapping[str, type[Any]]) -> Wire:
     return Wire(decode, encode)
 
 
-def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
+def decode_object(cls: Any, document: dict[str, object], path: str) -> Any:
     """Read the fields of `cls` from `document` and run the checks of the class.
 
     Raises:
@@ -104,7 +104,7 @@ def decode_object(cls: Any, document: dict[str, Any], path: str) -> Any:
     return decoded
 
 
-def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
+def _decode_member(member: Member, document: dict[str, object], path: str) -> Any:
     present = [name for name in member.names if document.get(name) is not None]
     if len(present) > 1:
         raise PlanError(f"this field is an older name of {present[0]}, which is set, too", path=f"{path}.{present[1]}")
@@ -115,7 +115,7 @@ def _decode_member(member: Member, document: dict[str, Any], path: str) -> Any:
     return member.default
 
 
-def encode_object(value: Any) -> dict[str, Any]:
+def encode_object(value: object) -> dict[str, object]:
     """Write the fields of a dataclass as JSON values; None becomes null."""
     cls: Any = type(value)
     document: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def _member(field: Field[Any], annotation: Any) -> Member:
     if field.name in _BY_NAME:
         name, wire = _BY_NAME[field.name]
         return Member(field.name, (name,), wire, True, None)
-    name = field.metadata.get("json", camel_case(field.name))
+    name = json_name(field)
     bare, nullable = _without_none(annotation)
     default = None if field.default is MISSING else field.default
     is_required = field.default is MISSING and not nullable
@@ -149,19 +149,24 @@ def ignored_fields(cls: Any) -> tuple[str, ...]:
     return tuple(_IGNORED.get(cls, {}))
 
 
+def json_name(field: Field[Any]) -> str:
+    """Return the name of a field of a dataclass in JSON."""
+    return str(field.metadata.get("json", camel_case(field.name)))
+
+
 def camel_case(name: str) -> str:
     """Turn a Python field name into its JSON name."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
+def _without_none(annotation: object) -> tuple[object, bool]:
     if get_origin(annotation) not in (Union, types.UnionType) or type(None) not in get_args(annotation):
         return annotation, False
     return functools.reduce(operator.or_, (arg for arg in get_args(annotation) if arg is not type(None))), True
 
 
-def _wire(name: str, annotation: Any) -> Wire:
+def _wire(name: str, annotation: object) -> Wire:
     if name.endswith("_ms"):
         return DURATION
     if name == "start_offsets":
@@ -180,7 +185,7 @@ def _wire(name: str, annotation: Any) -> Wire:
 def _single(key: str) -> Wire:
     """Codec of a string that is written as an object with `key` as its only field."""
 
-    def decode(value: Any, path: str) -> str:
+    def decode(value: object, path: str) -> str:
         document = mapping(value, path)
         only(document, (key,), path)
         return string(required(document, key, path), f"{path}.{key}")

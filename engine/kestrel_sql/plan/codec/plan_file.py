@@ -38,7 +38,7 @@ def load_plan(text: str, written_by: str | None = None) -> PlanFile:
     return decode_plan(read_json(text), written_by)
 
 
-def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
+def decode_plan(document: object, written_by: str | None = None) -> PlanFile:
     """Read the content of a `plan.json` (docs/spec/plan-format.md).
 
     Errors name `written_by` as the version that wrote the plan; by default it comes from the plan's configs.
@@ -55,7 +55,7 @@ def decode_plan(document: Any, written_by: str | None = None) -> PlanFile:
         raise _with_versions(error, written_by or _version_named(document)) from error
 
 
-def _plan(document: Any) -> PlanFile:
+def _plan(document: object) -> PlanFile:
     top = mapping(document, "$")
     only(top, ("plan", "configs"), "$")
     statements = tuple(
@@ -64,7 +64,7 @@ def _plan(document: Any) -> PlanFile:
     return PlanFile(statements, _configs(top.get("configs")))
 
 
-def _version_named(document: Any) -> str | None:
+def _version_named(document: object) -> str | None:
     configs = document.get("configs") if isinstance(document, dict) else None
     writer = configs.get(WRITTEN_BY) if isinstance(configs, dict) else None
     return shorten(writer) if isinstance(writer, str) else None
@@ -89,7 +89,7 @@ def engine_version() -> str:
     return version("kestrel-sql")
 
 
-def decode_statement(document: Any) -> StatementPlan:
+def decode_statement(document: object) -> StatementPlan:
     """Read the plan of one statement, as `encode_statement` writes it.
 
     Raises:
@@ -104,7 +104,7 @@ def decode_statement(document: Any) -> StatementPlan:
         raise _with_versions(error, None) from error
 
 
-def encode_plan(plan: PlanFile) -> dict[str, Any]:
+def encode_plan(plan: PlanFile) -> dict[str, object]:
     """Convert a plan file to JSON values; durations become Decimal, so that `dump_plan` writes all their digits.
 
     Raises:
@@ -140,12 +140,12 @@ def dump_plan(plan: PlanFile) -> str:
     return write_json(encode_plan(plan))
 
 
-def _statement(document: Any, path: str) -> StatementPlan:
+def _statement(document: object, path: str) -> StatementPlan:
     statement: StatementPlan = STATEMENT.decode(document, path)
     return statement
 
 
-def _configs(value: Any) -> dict[str, str | None]:
+def _configs(value: object) -> dict[str, str | None]:
     if value is None:
         return {}
     configs = mapping(value, "$.configs").items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kestrel_sql.errors import EngineError, PlanError
 from kestrel_sql.plan.codec.values import Wire, array, sequence, shorten, string
@@ -18,7 +18,7 @@ from kestrel_sql.types.sql_types import SqlType
 T = TypeVar("T")
 
 
-def parsed(parse: Callable[[str], T], value: Any, path: str, expected: str) -> T:
+def parsed(parse: Callable[[str], T], value: object, path: str, expected: str) -> T:
     """Parse the SQL text `value` with `parse`.
 
     Raises:
@@ -41,36 +41,36 @@ def _parse_cached(parse: Callable[[str], T], sql: str) -> T:
     return parse(sql)
 
 
-def _expression(value: Any, path: str) -> Expression:
+def _expression(value: object, path: str) -> Expression:
     return parsed(parse_expression, value, path, "an expression")
 
 
-def _call(value: Any, path: str) -> FunctionCall:
+def _call(value: object, path: str) -> FunctionCall:
     expression = _expression(value, path)
     if not isinstance(expression, FunctionCall):
         raise PlanError(f"{shorten(str(value))!r} is not a function call", path=path)
     return expression
 
 
-def _select_item(value: Any, path: str) -> SelectItem:
+def _select_item(value: object, path: str) -> SelectItem:
     expression, alias = parsed(parse_select_item, value, path, "an expression with an alias")
     if not alias:
         raise PlanError(f"{shorten(str(value))!r} has no alias", path=path)
     return SelectItem(expression, alias)
 
 
-def _schema(value: Any, path: str) -> Schema:
+def _schema(value: object, path: str) -> Schema:
     return parsed(parse_schema, value, path, "a schema")
 
 
-def _column(value: Any, path: str) -> Column:
+def _column(value: object, path: str) -> Column:
     columns = _schema(value, path).columns
     if len(columns) != 1:
         raise PlanError(f"{shorten(str(value))!r} is not one column", path=path)
     return columns[0]
 
 
-def _type(value: Any, path: str) -> SqlType:
+def _type(value: object, path: str) -> SqlType:
     return parsed(parse_type, value, path, "a type")
 
 
@@ -86,7 +86,7 @@ TYPE = Wire(_type, str)
 _EXPRESSIONS = sequence(EXPRESSION)
 
 
-def _key_expressions(value: Any, path: str) -> tuple[Expression, ...]:
+def _key_expressions(value: object, path: str) -> tuple[Expression, ...]:
     if isinstance(value, str):
         return (_expression(value, path),)
     if not array(value, path):

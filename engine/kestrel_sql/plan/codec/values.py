@@ -37,12 +37,12 @@ def shorten(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def wrong_type(expected: str, value: Any, path: str) -> PlanError:
+def wrong_type(expected: str, value: object, path: str) -> PlanError:
     """Make the error for a value of the wrong JSON type."""
     return PlanError(f"expected {expected}, got {_kind(value)}", path=path)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -60,7 +60,7 @@ def _kind(value: Any) -> str:
             return f"a Python {type(value).__name__}"
 
 
-def string(value: Any, path: str) -> str:
+def string(value: object, path: str) -> str:
     """Read a string; half a surrogate pair is an error, since no encoding can write it."""
     if not isinstance(value, str):
         raise wrong_type("a string", value, path)
@@ -69,14 +69,14 @@ def string(value: Any, path: str) -> str:
     return value
 
 
-def boolean(value: Any, path: str) -> bool:
+def boolean(value: object, path: str) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
         raise wrong_type("a boolean", value, path)
     return value
 
 
-def whole(value: Any, path: str, limit: int = INT_MAX) -> int:
+def whole(value: object, path: str, limit: int = INT_MAX) -> int:
     """Read an integer from 0 to `limit`; no number in a plan is negative."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type("an integer", value, path)
@@ -85,14 +85,14 @@ def whole(value: Any, path: str, limit: int = INT_MAX) -> int:
     return value
 
 
-def array(value: Any, path: str) -> list[Any]:
+def array(value: object, path: str) -> list[Any]:
     """Read a list without decoding its items."""
     if not isinstance(value, list):
         raise wrong_type("a list", value, path)
     return value
 
 
-def mapping(value: Any, path: str) -> dict[str, Any]:
+def mapping(value: object, path: str) -> dict[str, Any]:
     """Read an object without decoding its members."""
     if not isinstance(value, dict):
         raise wrong_type("an object", value, path)
@@ -102,7 +102,7 @@ def mapping(value: Any, path: str) -> dict[str, Any]:
     return value
 
 
-def only(document: dict[str, Any], known: Collection[str], path: str) -> None:
+def only(document: dict[str, object], known: Collection[str], path: str) -> None:
     """Check that all fields of `document` are in `known`.
 
     Raises:
@@ -123,7 +123,7 @@ def required(document: dict[str, Any], key: str, path: str) -> Any:
     return document[key]
 
 
-def same(value: Any) -> Any:
+def same(value: object) -> Any:
     """Return a value that is JSON already."""
     return value
 
@@ -148,7 +148,7 @@ def choice(enum: type[Enum]) -> Wire:
     """Codec of the members of `enum`, whose values are strings."""
     members = {str(member.value): member for member in enum}
 
-    def decode(value: Any, path: str) -> Enum:
+    def decode(value: object, path: str) -> Enum:
         name = string(value, path)
         if name not in members:
             message = f"{shorten(name)} is not one of {', '.join(members)}"

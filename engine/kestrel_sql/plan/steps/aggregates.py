@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.step import Formats, Step
+from kestrel_sql.plan.schemas import aggregated
+from kestrel_sql.plan.step import Formats, Step, Typer
 from kestrel_sql.sql.nodes.expressions import FunctionCall
 from kestrel_sql.sql.nodes.statements import Emit, Window
+from kestrel_sql.types.schema import WINDOW_BOUNDS, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +26,15 @@ class StreamAggregateV1(Step):
     """Aggregate a stream per key."""
 
     tag: ClassVar[str] = "streamAggregateV1"
+    kept: ClassVar[tuple[str, ...]] = ("non_aggregate_columns", "aggregation_functions", "internal_formats")
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...]
+    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, the plain columns and the results."""
+        return aggregated(self, self.non_aggregate_columns, self.aggregation_functions, inputs[0], typer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +45,13 @@ class StreamWindowedAggregateV1(Step):
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...]
-    window_expression: WindowExpression
+    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
+    window_expression: WindowExpression = field(metadata={"word": "WINDOW"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, the plain columns, the results and the bounds of the window."""
+        found = aggregated(self, self.non_aggregate_columns, self.aggregation_functions, inputs[0], typer)
+        return Schema((*found.columns, *WINDOW_BOUNDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +62,11 @@ class TableAggregateV1(Step):
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...]
+    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, the plain columns and the results."""
+        return aggregated(self, self.non_aggregate_columns, self.aggregation_functions, inputs[0], typer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,5 +75,10 @@ class TableSuppressV1(Step):
 
     tag: ClassVar[str] = "tableSuppressV1"
     source: Step
-    refinement_info: str
+    refinement_info: str = field(metadata={"word": "EMIT"})
     internal_formats: Formats
+
+    @property
+    def reads_old_rows(self) -> bool:
+        """It emits one result for each window."""
+        return False

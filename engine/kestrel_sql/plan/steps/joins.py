@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.step import Formats, Step
+from kestrel_sql.plan.schemas import joined, misfit
+from kestrel_sql.plan.step import Formats, Step, Typer
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import JoinType
+from kestrel_sql.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,15 +18,19 @@ class StreamStreamJoinV1(Step):
     """Join two streams within a time; lengths are in ms, `grace_ms` None selects the behaviour without grace period."""
 
     tag: ClassVar[str] = "streamStreamJoinV1"
-    join_type: JoinType
+    join_type: JoinType = field(metadata={"word": "JOIN"})
     key_name: str = field(default="ROWKEY", metadata={"json": "keyColName"})
     left_internal_formats: Formats
     right_internal_formats: Formats
     left_source: Step
     right_source: Step
-    before_ms: int = field(metadata={"json": "beforeMillis"})
-    after_ms: int = field(metadata={"json": "afterMillis"})
-    grace_ms: int | None = field(default=None, metadata={"json": "graceMillis"})
+    before_ms: int = field(metadata={"json": "beforeMillis", "word": "BEFORE"})
+    after_ms: int = field(metadata={"json": "afterMillis", "word": "AFTER"})
+    grace_ms: int | None = field(default=None, metadata={"json": "graceMillis", "word": "GRACE"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, and the values of both sides."""
+        return joined(self, self.join_type, self.key_name, inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +38,15 @@ class StreamTableJoinV1(Step):
     """Look each row of a stream up in a table."""
 
     tag: ClassVar[str] = "streamTableJoinV1"
-    join_type: JoinType
+    join_type: JoinType = field(metadata={"word": "JOIN"})
     key_name: str = field(default="ROWKEY", metadata={"json": "keyColName"})
     internal_formats: Formats
     left_source: Step
     right_source: Step
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, and the values of both sides."""
+        return joined(self, self.join_type, self.key_name, inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +54,14 @@ class TableTableJoinV1(Step):
     """Join two tables on their keys."""
 
     tag: ClassVar[str] = "tableTableJoinV1"
-    join_type: JoinType
+    join_type: JoinType = field(metadata={"word": "JOIN"})
     key_name: str = field(default="ROWKEY", metadata={"json": "keyColName"})
     left_source: Step
     right_source: Step
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key, and the values of both sides."""
+        return joined(self, self.join_type, self.key_name, inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +69,23 @@ class FkTableTableJoinV1(Step):
     """Join a table to another table's key; either the column or the expression is set."""
 
     tag: ClassVar[str] = "fkTableTableJoinV1"
-    join_type: JoinType
+    join_type: JoinType = field(metadata={"word": "JOIN"})
     left_join_column_name: str | None = None
-    left_join_expression: Expression | None = None
+    left_join_expression: Expression | None = field(default=None, metadata={"word": "ON"})
     formats: Formats
     left_source: Step
     right_source: Step
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key of the left table, and the values of both."""
+        left, right = inputs
+        if len(right.key) != 1:
+            raise misfit(
+                self, "rightSource", f"the right side of a foreign-key join needs one key column, not {len(right.key)}"
+            )
+        return Schema((*left.key, *left.value, *right.value))
+
+    @property
+    def has_old_rows(self) -> bool:
+        """No such join stores its result (rule O4.4)."""
+        return False

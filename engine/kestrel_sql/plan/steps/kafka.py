@@ -7,15 +7,17 @@ from typing import ClassVar
 
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import Formats, Step
+from kestrel_sql.plan.steps.sources import ReadsTopic
 from kestrel_sql.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaStreamSourceV1(Step):
+class KafkaStreamSourceV1(ReadsTopic, Step):
     """Read the messages of a topic as a stream, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaStreamSourceV1"
-    topic_name: str
+    kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "ingestion")
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
     ingestion: IngestionSpec = field(metadata={"json": "intake"})
     source_schema: Schema
@@ -23,11 +25,12 @@ class KafkaStreamSourceV1(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaTableSourceV1(Step):
+class KafkaTableSourceV1(ReadsTopic, Step):
     """Read the messages of a topic as a table, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaTableSourceV1"
-    topic_name: str
+    kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "ingestion")
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
     ingestion: IngestionSpec = field(metadata={"json": "intake"})
     source_schema: Schema
@@ -39,6 +42,7 @@ class StreamHeadersV1(Step):
     """Set each row's headers from a column: a map from STRING to STRING or BYTES, or an array of header structs."""
 
     tag: ClassVar[str] = "streamHeadersV1"
+    kept: ClassVar[tuple[str, ...]] = ("headers_column",)
     source: Step
     headers_column: str
 
@@ -48,5 +52,6 @@ class TableHeadersV1(Step):
     """Set the headers of each table change from a column; a deletion takes them from the deleted row."""
 
     tag: ClassVar[str] = "tableHeadersV1"
+    kept: ClassVar[tuple[str, ...]] = ("headers_column",)
     source: Step
     headers_column: str

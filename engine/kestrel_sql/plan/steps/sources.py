@@ -2,72 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.step import Formats, Step, TimestampColumn, WindowInfo
+from kestrel_sql.plan.schemas import source_columns
+from kestrel_sql.plan.step import Formats, Step, TimestampColumn, Typer, WindowInfo
 from kestrel_sql.types.schema import Schema
+
+_KEPT = ("topic_name", "formats", "timestamp_column")
+
+
+class ReadsTopic:
+    """What the steps share that read a topic."""
+
+    __slots__ = ()
+    windowed: ClassVar[bool] = False
+    source_schema: Schema
+    pseudo_column_version: int
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The declared columns, and those that a source appends (rules P6.1)."""
+        return source_columns(self.source_schema, pseudo_version=self.pseudo_column_version, windowed=self.windowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSourceV1(Step):
+class StreamSourceV1(ReadsTopic, Step):
     """Read a topic as a stream."""
 
     tag: ClassVar[str] = "streamSourceV1"
-    topic_name: str
+    shareable: ClassVar[bool] = True
+    kept: ClassVar[tuple[str, ...]] = _KEPT
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
-    timestamp_column: TimestampColumn | None = None
+    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
     source_schema: Schema
     pseudo_column_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedStreamSourceV1(Step):
+class WindowedStreamSourceV1(ReadsTopic, Step):
     """Read a topic with windowed keys as a stream."""
 
     tag: ClassVar[str] = "windowedStreamSourceV1"
-    topic_name: str
+    shareable: ClassVar[bool] = True
+    kept: ClassVar[tuple[str, ...]] = (*_KEPT, "window_info")
+    windowed: ClassVar[bool] = True
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
-    window_info: WindowInfo
-    timestamp_column: TimestampColumn | None = None
+    window_info: WindowInfo = field(metadata={"word": "WINDOW"})
+    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
     source_schema: Schema
     pseudo_column_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSourceV1(Step):
+class TableSourceV1(ReadsTopic, Step):
     """Read a topic as a table whose only pseudo column is ROWTIME."""
 
     tag: ClassVar[str] = "tableSourceV1"
-    topic_name: str
+    kept: ClassVar[tuple[str, ...]] = _KEPT
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
-    timestamp_column: TimestampColumn | None = None
+    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
     source_schema: Schema
     force_changelog: bool = False
     pseudo_column_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSourceV2(Step):
+class TableSourceV2(ReadsTopic, Step):
     """Read a topic as a table; its stored rows include headers, partition and offset."""
 
     tag: ClassVar[str] = "tableSourceV2"
-    topic_name: str
+    kept: ClassVar[tuple[str, ...]] = (*_KEPT, "state_store_formats")
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
-    timestamp_column: TimestampColumn | None = None
+    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
     source_schema: Schema
     pseudo_column_version: int
     state_store_formats: Formats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedTableSourceV1(Step):
+class WindowedTableSourceV1(ReadsTopic, Step):
     """Read a topic with windowed keys as a table."""
 
     tag: ClassVar[str] = "windowedTableSourceV1"
-    topic_name: str
+    kept: ClassVar[tuple[str, ...]] = (*_KEPT, "window_info")
+    windowed: ClassVar[bool] = True
+    topic_name: str = field(metadata={"word": "topic"})
     formats: Formats
-    window_info: WindowInfo
-    timestamp_column: TimestampColumn | None = None
+    window_info: WindowInfo = field(metadata={"word": "WINDOW"})
+    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
     source_schema: Schema
     pseudo_column_version: int = 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from kestrel_sql.plan.step import Formats, SelectItem, Step
+from kestrel_sql.plan.schemas import grouped, grouped_as_text, rekeyed, selected
+from kestrel_sql.plan.step import Formats, SelectItem, Step, Typer
 from kestrel_sql.sql.nodes.expressions import Expression
+from kestrel_sql.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +17,20 @@ class TableFilterV1(Step):
     """Turn a row that fails the predicate into a tombstone if its previous version passed."""
 
     tag: ClassVar[str] = "tableFilterV1"
+    row_by_row: ClassVar[bool] = True
+    passive: ClassVar[bool] = True
     source: Step
-    filter_expression: Expression
+    filter_expression: Expression = field(metadata={"word": "WHERE"})
+
+    @property
+    def has_old_rows(self) -> bool:
+        """Those of its input."""
+        return self.source.has_old_rows
+
+    @property
+    def reads_old_rows(self) -> bool:
+        """Only those that are there: a change that fails now is a tombstone if the row before it passed."""
+        return self.source.has_old_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +38,26 @@ class TableSelectV1(Step):
     """Compute the value columns of a table."""
 
     tag: ClassVar[str] = "tableSelectV1"
+    row_by_row: ClassVar[bool] = True
+    passive: ClassVar[bool] = True
     source: Step
     key_column_names: tuple[str, ...] | None = None
-    select_expressions: tuple[SelectItem, ...]
+    select_expressions: tuple[SelectItem, ...] = field(metadata={"word": "SELECT"})
     internal_formats: Formats | None = None
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key columns, and the items."""
+        return selected(self, self.key_column_names, self.select_expressions, inputs[0], typer)
+
+    @property
+    def has_old_rows(self) -> bool:
+        """Those of its input, projected."""
+        return self.source.has_old_rows
+
+    @property
+    def reads_old_rows(self) -> bool:
+        """It projects what reads them."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +65,14 @@ class TableSelectKeyV1(Step):
     """Re-key a table, to change its key format."""
 
     tag: ClassVar[str] = "tableSelectKeyV1"
+    kept: ClassVar[tuple[str, ...]] = ("internal_formats", "key_expression")
     source: Step
     internal_formats: Formats
-    key_expression: tuple[Expression, ...]
+    key_expression: tuple[Expression, ...] = field(metadata={"word": "PARTITION BY"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The new key, and the value."""
+        return rekeyed(self.key_expression, inputs[0], typer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +82,11 @@ class TableGroupByV1(Step):
     tag: ClassVar[str] = "tableGroupByV1"
     source: Step
     internal_formats: Formats
-    group_by_expressions: tuple[Expression, ...]
+    group_by_expressions: tuple[Expression, ...] = field(metadata={"word": "GROUP BY"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key of the groups, and the value."""
+        return grouped_as_text(self.group_by_expressions, inputs[0], typer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +96,8 @@ class TableGroupByV2(Step):
     tag: ClassVar[str] = "tableGroupByV2"
     source: Step
     internal_formats: Formats
-    group_by_expressions: tuple[Expression, ...]
+    group_by_expressions: tuple[Expression, ...] = field(metadata={"word": "GROUP BY"})
+
+    def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
+        """The key of the groups, and the value."""
+        return grouped(self.group_by_expressions, inputs[0], typer)

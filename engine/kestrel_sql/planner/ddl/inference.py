@@ -6,17 +6,19 @@ from dataclasses import dataclass, replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import RegistryError, StatementError
-from kestrel_sql.formats.capabilities import FULL_NAME, SCHEMA_ID, capabilities_of, column_list
-from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
+from kestrel_sql.formats.format import column_list
+from kestrel_sql.formats.properties import FULL_NAME, SCHEMA_ID
+from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import Side
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.ddl.registry_port import ColumnOptions, Registration, SchemaLookup
 from kestrel_sql.planner.properties.serdes import check_schema_id
 from kestrel_sql.planner.properties.with_clause import SerdeProperties, SinkProperties, SourceProperties
 from kestrel_sql.types.schema import Column, Schema
 
-_LANGUAGES = {"AVRO": SchemaFormat.AVRO, "JSON_SR": SchemaFormat.JSON, "PROTOBUF": SchemaFormat.PROTOBUF}
-_FORMATS = {language: name for name, language in _LANGUAGES.items()}
+_FORMATS = {language.format: name for name, language in LANGUAGES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def registrations(topic: str, formats: Formats, schema: Schema, *, sink: bool) -
     return tuple(
         _registration(topic, kind, info, columns, features, sink)
         for kind, info, columns, features in sides
-        if (columns or sink) and capabilities_of(info.format).infers_columns
+        if (columns or sink) and format_of(info.format).infers_columns
     )
 
 
@@ -161,11 +163,11 @@ def _sink_requests(properties: SinkProperties, leftmost: Source) -> tuple[_Schem
 
 
 def _unwraps_key(info: FormatInfo) -> bool:
-    return capabilities_of(info.format).chooses_wrapping
+    return format_of(info.format).chooses_wrapping
 
 
 def _infer(request: _SchemaRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
-    if not capabilities_of(request.format.format).infers_columns:
+    if not format_of(request.format.format).infers_columns:
         return None
     schema = _find(request, registry)
     columns = registry.columns(
@@ -193,7 +195,7 @@ def _find(request: _SchemaRequest, registry: SchemaLookup) -> RegisteredSchema:
     schema = registry.latest(subject) if schema_id is None else registry.by_id(schema_id)
     if schema is None:
         raise _missing(request)
-    if schema.format is not _LANGUAGES[request.format.format]:
+    if schema.format is not LANGUAGES[request.format.format].format:
         side = request.prefix.capitalize()
         raise RegistryError(
             f"{side} schema is not in the expected format. "

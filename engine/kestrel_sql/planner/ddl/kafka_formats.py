@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from kestrel_sql.errors import FormatError, RegistryError
-from kestrel_sql.formats.capabilities import FULL_NAME
+from kestrel_sql.formats.properties import FULL_NAME
 from kestrel_sql.formats.registered.columns import columns_of
-from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
+from kestrel_sql.formats.registered.languages import LANGUAGES
+from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.source_messages import SCHEMA
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
@@ -17,7 +18,6 @@ from kestrel_sql.sql.nodes.kafka_source import MessageFormat
 from kestrel_sql.types.schema import Column, Role
 from kestrel_sql.types.sql_types import BYTES, STRING, SqlType, Struct
 
-_LANGUAGES = {"AVRO": SchemaFormat.AVRO, "PROTOBUF": SchemaFormat.PROTOBUF}
 _NAMES = {"JSON": "JSON_DOCUMENT"}
 """The names of formats in plans, if ksqlDB has another format of that name."""
 _WHOLE: dict[str, tuple[str, SqlType]] = {"TEXT": ("TEXT", STRING), "BYTES": ("DATA", BYTES), "JSON": ("DATA", STRING)}
@@ -39,7 +39,7 @@ NO_KEY = MessageSerde(format=FormatInfo("NONE"), columns=(), inherited="NONE")
 
 def has_schema(form: MessageFormat) -> bool:
     """Whether the columns of a format come from a schema."""
-    return form.name in _LANGUAGES
+    return form.name in LANGUAGES
 
 
 def message_serde(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSerde:
@@ -128,7 +128,7 @@ def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
 
 
 def _in_statement(form: MessageFormat, side: Side) -> tuple[Column, ...]:
-    schema = RegisteredSchema(0, _LANGUAGES[form.name], form.schema or "")
+    schema = RegisteredSchema(0, LANGUAGES[form.name].format, form.schema or "")
     columns = columns_of(schema, side, full_name=form.message, unwrapped=True, unwrap_primitives=False)
     if not columns:
         raise FormatError(f"the schema has no message '{form.message}'", span=form.span)
@@ -144,7 +144,7 @@ def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
             span=form.span,
             hint=f"register a schema for the {side.value}, or write it in the statement: {form.name} USING SCHEMA '…'",
         )
-    if schema.format is not _LANGUAGES[form.name]:
+    if schema.format is not LANGUAGES[form.name].format:
         raise RegistryError(f"the schema of {subject} is {schema.format.value}, not {form.name}", span=form.span)
     columns = registry.columns(
         schema, ColumnOptions(side=side, unwrapped=True, full_name=form.message, unwrap_primitives=False)

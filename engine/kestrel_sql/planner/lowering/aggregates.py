@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from kestrel_sql.errors import FormatError, StatementError
-from kestrel_sql.formats.capabilities import capabilities_of
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.step import SelectItem, Step
 from kestrel_sql.plan.steps.aggregates import StreamAggregateV1, StreamWindowedAggregateV1, TableAggregateV1
@@ -238,7 +238,7 @@ def _check_undoable(relation: Relation, functions: tuple[FunctionCall, ...], typ
 def _check_storable(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> None:
     scope = relation.scope
     states = tuple(Column(f"KSQL_AGG_VARIABLE_{i}", types.state(call, scope)) for i, call in enumerate(functions))
-    if capabilities_of(relation.formats.value_format.format).check(states):
+    if format_of(relation.formats.value_format.format).check(states):
         raise FormatError(
             "One of the functions used in the statement has an intermediate type that the value format can not handle. "
             "Please remove the function or change the format.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kestrel_sql.errors import StatementError
-from kestrel_sql.formats.capabilities import SCHEMA_ID
+from kestrel_sql.formats.properties import SCHEMA_ID
 from kestrel_sql.plan.step import FormatInfo, SelectItem, WindowInfo
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.plan.steps.streams import StreamSelectV1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kestrel_sql.plan.schemas import scope_of, step_schema
+from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import Formats, Step, WindowInfo
 from kestrel_sql.planner.ddl.columns import check_key_types
 from kestrel_sql.planner.expressions.types import Types
@@ -50,7 +50,7 @@ class Relation:
 
     def then(self, step: Step, types: Types) -> Relation:
         """Return the result of `step`, which reads this relation's step."""
-        return replace(self, step=step, schema=step_schema(step, [self.schema], types.of))
+        return replace(self, step=step, schema=step.schema([self.schema], types.of))
 
     def joined(self, right: Relation, step: Step, types: Types, *, kind: SourceKind) -> Relation:
         """Return the result of a join `step` of this relation with `right`.
@@ -58,7 +58,7 @@ class Relation:
         Raises:
             StatementError: the key contains a MAP.
         """
-        schema = step_schema(step, [self.schema, right.schema], types.of)
+        schema = step.schema([self.schema, right.schema], types.of)
         check_key_types(schema.key)
         return replace(self, step=step, schema=schema, kind=kind)
 

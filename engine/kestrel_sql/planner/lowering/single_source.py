@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError, TypeMismatchError
-from kestrel_sql.formats.capabilities import capabilities_of
-from kestrel_sql.plan.schemas import step_schema
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.plan.step import FormatInfo, Step
 from kestrel_sql.plan.steps.kafka import KafkaStreamSourceV1, KafkaTableSourceV1
 from kestrel_sql.plan.steps.sources import StreamSourceV1, TableSourceV2, WindowedStreamSourceV1, WindowedTableSourceV1
@@ -34,7 +33,7 @@ def read(source: Source, context: str, types: Types) -> Relation:
     """Return a step that reads a stream or table."""
     step = _source_step(source, context)
     formats = internal_formats(source.formats, source.schema.key, rekeyed=False)
-    return Relation(step, step_schema(step, (), types.of), source.kind, formats, source.window)
+    return Relation(step, step.schema((), types.of), source.kind, formats, source.window)
 
 
 def _source_step(source: Source, context: str) -> Step:
@@ -170,7 +169,7 @@ def _check_same_key(relation: Relation, expressions: tuple[Expression, ...], *, 
 
 def infers_schema(key_format: FormatInfo) -> bool:
     """Whether a key format has schemas in the registry; a join then always copies the topic (rules N7.5)."""
-    return capabilities_of(key_format.format).infers_columns
+    return format_of(key_format.format).infers_columns
 
 
 def exploded(relation: Relation, functions: tuple[FunctionCall, ...], types: Types) -> Relation:

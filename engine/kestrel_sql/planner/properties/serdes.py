@@ -6,15 +6,9 @@ from collections.abc import Mapping
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import FormatError, PropertyError
-from kestrel_sql.formats.capabilities import (
-    FULL_NAME,
-    SCHEMA_ID,
-    UNWRAP_PRIMITIVES,
-    FormatCapabilities,
-    capabilities_of,
-    check_properties,
-    column_list,
-)
+from kestrel_sql.formats.format import Format, column_list
+from kestrel_sql.formats.properties import FULL_NAME, SCHEMA_ID, UNWRAP_PRIMITIVES
+from kestrel_sql.formats.table import check_properties, format_of
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.properties.with_clause import SerdeProperties, SinkProperties, SourceProperties
@@ -40,9 +34,9 @@ def source_formats(name: str, properties: SourceProperties, schema: Schema, conf
     formats = Formats(
         key_format=key,
         value_format=value,
-        key_features=_key_features(capabilities_of(key.format), len(schema.key)),
+        key_features=_key_features(format_of(key.format), len(schema.key)),
         value_features=_value_features(
-            capabilities_of(value.format), len(schema.value), properties.wrap_single_value, config
+            format_of(value.format), len(schema.value), properties.wrap_single_value, config
         ),
     )
     validate_formats(formats, schema)
@@ -89,9 +83,9 @@ def sink_formats(
     formats = Formats(
         key_format=key,
         value_format=value,
-        key_features=_key_features(capabilities_of(key.format), len(schema.key)),
+        key_features=_key_features(format_of(key.format), len(schema.key)),
         value_features=_value_features(
-            capabilities_of(value.format), len(schema.value), properties.wrap_single_value, config
+            format_of(value.format), len(schema.value), properties.wrap_single_value, config
         ),
     )
     validate_formats(formats, schema)
@@ -144,7 +138,7 @@ def check_schema_id(prefix: str, name: str, properties: SerdeProperties) -> None
     Raises:
         FormatError: the format `name` has no schemas.
     """
-    if properties.schema_id is not None and not capabilities_of(name).infers_columns:
+    if properties.schema_id is not None and not format_of(name).infers_columns:
         raise FormatError(
             f"{prefix}_FORMAT should support schema inference when {prefix}_SCHEMA_ID is provided. "
             f"Current format is {name}."
@@ -158,9 +152,9 @@ def internal_formats(source: Formats, key: tuple[Column, ...], *, rekeyed: bool 
     hold, the key format becomes JSON (rules F9).
     """
     key_format = without_schema_id(source.key_format)
-    if rekeyed and not _holds(capabilities_of(key_format.format), key):
+    if rekeyed and not _holds(format_of(key_format.format), key):
         key_format = FormatInfo("JSON")
-    features = _key_features(capabilities_of(key_format.format), len(key)) if rekeyed else source.key_features
+    features = _key_features(format_of(key_format.format), len(key)) if rekeyed else source.key_features
     return Formats(key_format, without_schema_id(source.value_format), features)
 
 
@@ -180,7 +174,7 @@ def validate_formats(formats: Formats, schema: Schema) -> None:
 
 
 def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features: frozenset[SerdeFeature]) -> None:
-    reason = capabilities_of(info.format).check(columns)
+    reason = format_of(info.format).check(columns)
     if reason:
         names = ", ".join(sorted(feature.value for feature in features))
         raise FormatError(
@@ -193,7 +187,7 @@ def _validate(side: str, info: FormatInfo, columns: tuple[Column, ...], features
 
 def _required(name: str | None, side: str) -> str:
     if name:
-        return capabilities_of(name).name
+        return format_of(name).name
     raise PropertyError(
         f"Statement is missing the '{side.upper()}_FORMAT' property from the WITH clause. "
         f"Either provide one or set a default via the 'ksql.persistence.default.format.{side}' config."
@@ -201,7 +195,7 @@ def _required(name: str | None, side: str) -> str:
 
 
 def _inherited(name: str, source: FormatInfo, own: SerdeProperties) -> dict[str, str]:
-    inheritable = capabilities_of(name).inheritable if name == source.format else frozenset[str]()
+    inheritable = format_of(name).inheritable if name == source.format else frozenset[str]()
     return {**{key: text for key, text in source.properties if key in inheritable}, **dict(own.properties)}
 
 
@@ -216,19 +210,17 @@ def _format_info(name: str, properties: Mapping[str, str], *, key_of: str | None
     return info
 
 
-def _key_features(capabilities: FormatCapabilities, columns: int) -> frozenset[SerdeFeature]:
-    unwraps = columns == 1 and capabilities.chooses_wrapping
+def _key_features(chosen: Format, columns: int) -> frozenset[SerdeFeature]:
+    unwraps = columns == 1 and chosen.chooses_wrapping
     return frozenset({SerdeFeature.UNWRAP_SINGLES}) if unwraps else frozenset()
 
 
-def _value_features(
-    capabilities: FormatCapabilities, columns: int, wrap: bool | None, config: Config
-) -> frozenset[SerdeFeature]:
+def _value_features(chosen: Format, columns: int, wrap: bool | None, config: Config) -> frozenset[SerdeFeature]:
     if wrap is not None:
         feature = _wrapping(wrap)
-        if feature not in capabilities.features:
+        if feature not in chosen.features:
             raise PropertyError(
-                f"Format '{capabilities.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'."
+                f"Format '{chosen.name}' does not support 'WRAP_SINGLE_VALUE' set to '{str(wrap).lower()}'."
             )
         if columns != 1:
             raise PropertyError("'WRAP_SINGLE_VALUE' is only valid for single-field value schemas")
@@ -236,14 +228,12 @@ def _value_features(
     default = config.wrap_single_values
     if columns != 1 or default is None:
         return frozenset()
-    return frozenset({_wrapping(default)}) & capabilities.features
+    return frozenset({_wrapping(default)}) & chosen.features
 
 
 def _wrapping(wrap: bool) -> SerdeFeature:
     return SerdeFeature.WRAP_SINGLES if wrap else SerdeFeature.UNWRAP_SINGLES
 
 
-def _holds(capabilities: FormatCapabilities, key: tuple[Column, ...]) -> bool:
-    return (capabilities.supports_many or len(key) <= 1) and all(
-        capabilities.supports_key(column.type) for column in key
-    )
+def _holds(chosen: Format, key: tuple[Column, ...]) -> bool:
+    return (chosen.supports_many or len(key) <= 1) and all(chosen.supports_key(column.type) for column in key)

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from kestrel_sql.errors import PropertyError, SqlSyntaxError
-from kestrel_sql.formats.capabilities import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID, capabilities_of
+from kestrel_sql.formats.properties import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.java.time.pattern import compile_pattern
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.properties.values import (
@@ -190,12 +191,12 @@ def _serde(clause: WithClause, prefix: str) -> SerdeProperties:
         )
     name = clause.text("FORMAT") or clause.text(f"{prefix}_FORMAT")
     properties = _format_properties(clause, prefix)
-    if name is not None and NULLABLE in properties and NULLABLE not in capabilities_of(name).properties:
+    if name is not None and NULLABLE in properties and NULLABLE not in format_of(name).properties:
         raise PropertyError(
             f"Property {prefix}_PROTOBUF_NULLABLE_REPRESENTATION can only be enabled with protobuf format"
         )
     return SerdeProperties(
-        format=None if name is None else capabilities_of(name).name,
+        format=None if name is None else format_of(name).name,
         properties=tuple(sorted(properties.items())),
     )
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.dataflow.log_entries import FATAL
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import StatementError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets

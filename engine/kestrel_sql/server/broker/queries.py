@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.view import Failure, PartitionOffsets
 from kestrel_sql.catalog.catalog import Source
-from kestrel_sql.dataflow.aggregates import retention_of
+from kestrel_sql.dataflow.aggregate_operators import retention_of
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, StatementError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets

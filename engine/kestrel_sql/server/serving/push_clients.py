@@ -15,11 +15,6 @@ from kestrel_sql.server.serving.subscribers import Subscriber
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
 
-_STATELESS = frozenset(
-    {"streamSinkV1", "streamSelectV1", "streamFilterV1", "streamFlatMapV1", "streamSourceV1", "windowedStreamSourceV1"}
-)
-"""Steps whose rows do not depend on when their query began."""
-
 
 @dataclass(slots=True, kw_only=True)
 class SharedQuery:
@@ -166,4 +161,4 @@ class PushClients(ABC):
 
 def is_stateless(step: Step) -> bool:
     """Whether the rows of a plan do not depend on when its query began."""
-    return all(each.tag in _STATELESS for each in step.steps())
+    return all(each.shareable for each in step.steps())

@@ -138,7 +138,7 @@ def _commit_flaw(text: str) -> str | None:
     return None if (_WITH_IDS.fullmatch(version) if _IDS in found else version == _V1) else "is not a record of a batch"
 
 
-def _has_types(found: dict[str, Any]) -> bool:
+def _has_types(found: dict[str, object]) -> bool:
     """Whether times are whole numbers and settings texts, as Spark reads them."""
     times = (found[name] for name in _TIMES if name in found)
     settings = found.get("conf", {})

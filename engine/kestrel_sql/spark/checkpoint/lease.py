@@ -139,7 +139,7 @@ class Lease:
             if stop.wait(self.seconds / _RENEWALS / 4):
                 raise EngineError("stopped while it waited for the checkpoint")
 
-    def _holder(self, number: int) -> Mapping[str, Any]:
+    def _holder(self, number: int) -> Mapping[str, object]:
         """What the file of a lease says; a file that is being written says nothing yet."""
         try:
             found = json.loads(self._file(number).read_text(encoding="utf-8"))
@@ -147,7 +147,7 @@ class Lease:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _in_use(self, holder: Mapping[str, Any]) -> CheckpointInUseError:
+    def _in_use(self, holder: Mapping[str, object]) -> CheckpointInUseError:
         return CheckpointInUseError(
             f"the checkpoint {self.checkpoint} is in use by another kestrel run ({_name(holder)})", hint=_USE_ANOTHER
         )
@@ -195,9 +195,9 @@ class Lease:
         self.lose()
 
 
-def _owner() -> Mapping[str, Any]:
+def _owner() -> Mapping[str, object]:
     return {"process": os.getpid(), "host": os.uname().nodename, "owner": uuid4().hex}
 
 
-def _name(holder: Mapping[str, Any]) -> str:
+def _name(holder: Mapping[str, object]) -> str:
     return f"process {holder['process']} on {holder['host']}" if {"process", "host"} <= holder.keys() else "starting"

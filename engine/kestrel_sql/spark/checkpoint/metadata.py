@@ -16,8 +16,8 @@ from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.plan.codec.plan_file import PlanFile, decode_statement, encode_statement, engine_version
 from kestrel_sql.plan.diff import diff_plans
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
-from kestrel_sql.spark.compat import FIRST_RELEASE, is_older, minor_release
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.releases import FIRST_RELEASE, is_older, minor_release
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, write_whole
 from kestrel_sql.spark.state.packing import task_pages
 from kestrel_sql.spark.state.widening import widenings
@@ -34,11 +34,11 @@ _FIELDS = {name: field for field, name in _NAMES.items()}
 """Names in the file that differ from those of the fields."""
 
 
-def _is_list(found: Any, fits: Callable[[Any], bool]) -> bool:
+def _is_list(found: object, fits: Callable[[Any], bool]) -> bool:
     return isinstance(found, list) and all(map(fits, found))
 
 
-def _is_count(found: Any) -> bool:
+def _is_count(found: object) -> bool:
     return type(found) is int and found > 0
 
 
@@ -198,7 +198,7 @@ def _plan_differences(written: CheckpointMetadata, own: CheckpointMetadata) -> I
         yield "another plan wrote it; changed:\n" + "\n".join([*changes[:_SHOWN], *more])
 
 
-def _encoded(plan: QueryPlan) -> dict[str, Any]:
+def _encoded(plan: QueryPlan) -> dict[str, object]:
     """A plan without its id, which does not matter to what the query does."""
     return encode_statement(StatementPlan(statement_text="", query_plan=replace(plan, query_id="")))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.checkpoint.compatibility import check_start
@@ -23,7 +22,7 @@ class ResumableRunner(MemoryRunner):
         check_start(lambda: self.spark, pipeline, query.checkpoint)
         return query
 
-    def step(self, pipeline: Pipeline, stream: Any, name: str, rows: list[Row]) -> Output:
+    def step(self, pipeline: Pipeline, stream: object, name: str, rows: list[Row]) -> Output:
         """Run a pipeline over further rows, from the checkpoint `name`."""
         found: dict[int, list[Row]] = {}
         self.feed(stream, rows)

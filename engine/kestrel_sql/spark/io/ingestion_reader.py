@@ -46,18 +46,18 @@ class IngestionReader:
             frozenset(at for at, message in enumerate(messages) if not message.is_row),
         )
 
-    def _struct(self, message: Message, row: dict[str, Any]) -> dict[str, Any] | None:
+    def _struct(self, message: Message, row: dict[str, object]) -> dict[str, Any] | None:
         if not message.is_row:
             return None
         value = None if message.value is None else self._to_value(self._whole(message, row))
         return {"k": self._to_key(message.key), "v": value}
 
-    def _whole(self, message: Message, row: dict[str, Any]) -> tuple[Any, ...]:
+    def _whole(self, message: Message, row: dict[str, object]) -> tuple[object, ...]:
         """The value with the columns that a source adds (rules P6.1)."""
         key = (None,) * self._keys if message.key is None else message.key
         return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
 
-    def _entry(self, error: str, row: dict[str, Any]) -> dict[str, Any]:
+    def _entry(self, error: str, row: dict[str, Any]) -> dict[str, object]:
         kind = FATAL if self.source.strict else DESERIALIZATION
         part = "key" if error.startswith("key: ") else "value"
         record = base64_of(row[part]) if self.source.logs_rows else None

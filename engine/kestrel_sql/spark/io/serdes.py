@@ -17,10 +17,9 @@ from kestrel_sql.arrow.columns import array_of, to_list
 from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.arrow.values import to_arrow_value
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.bulk.codec import BulkDecoder, BulkEncoder, NotPlainError
-from kestrel_sql.formats.bulk.table import bulk_decoder, bulk_encoder
-from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
-from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.bulk.codec import NotPlainError
+from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder, Row, SerdeSpec
+from kestrel_sql.formats.table import bulk_decoder, bulk_encoder, decoder, encoder
 from kestrel_sql.types.carried import is_carried
 
 Mask = npt.NDArray[np.bool_]

@@ -51,7 +51,7 @@ class SinkWriter:
         log = {at: self._entry(error, parts["v"].slice(at, 1)) for at, error in {**wrong_values, **wrong_keys}.items()}
         return Written(keys, values, log)
 
-    def _entry(self, error: SerdeError, rows: pa.StructArray) -> dict[str, Any]:
+    def _entry(self, error: SerdeError, rows: pa.StructArray) -> dict[str, object]:
         kind = PROCESSING if self.sink.guarded else FATAL
         (row,) = to_rows(rows)
         record = json_row(row) if self.sink.logs_rows and row is not None else None

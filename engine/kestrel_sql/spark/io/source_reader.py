@@ -68,13 +68,13 @@ class SourceReader:
                 yield pa.array([_header(each or (), column.header_key) for each in headers], type=to_arrow(column.type))
         yield from map(batch.column, ("ts",) if self.source.pseudo_version == 0 else ("ts", "part", "off"))
 
-    def _entry(self, part: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, Any]:
+    def _entry(self, part: str, error: SerdeError, batch: pa.RecordBatch, at: int) -> dict[str, object]:
         kind = FATAL if self.source.strict else DESERIALIZATION
         record = base64_of(batch.column(part)[at].as_py()) if self.source.logs_rows else None
         return failed(kind, f"{self.source.logger}.deserializer", f"{part}: {error}", error, record)
 
 
-def _header(headers: Sequence[Mapping[str, Any]], name: str | None) -> Any:
+def _header(headers: Sequence[Mapping[str, object]], name: str | None) -> Any:
     if name is None:
         return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
     return next((header["value"] for header in reversed(headers) if header["key"] == name), None)

@@ -221,7 +221,7 @@ def _encoded(batch: pa.RecordBatch, writers: Mapping[int, SinkWriter]) -> pa.Rec
 
 
 def _records(
-    batch: pa.RecordBatch, writers: Mapping[int, SinkWriter], entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, writers: Mapping[int, SinkWriter], entries: list[tuple[int, Mapping[str, object]]]
 ) -> tuple[pa.RecordBatch, Positions]:
     """The records of a batch and the indices of their rows, ascending; rows that cannot be written add to `entries`."""
     relations = np.asarray(batch.column("rel"))
@@ -254,7 +254,7 @@ def _records(
 
 
 def _share(
-    batch: pa.RecordBatch, at: Positions, writer: SinkWriter, entries: list[tuple[int, Mapping[str, Any]]]
+    batch: pa.RecordBatch, at: Positions, writer: SinkWriter, entries: list[tuple[int, Mapping[str, object]]]
 ) -> tuple[Positions, pa.Array, pa.Array, str]:
     """The indices of the rows of a sink that could be encoded, their keys and values, and the topic."""
     whole = len(at) == len(batch)
@@ -285,7 +285,7 @@ def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
     return [(at, entry) for at, entries in enumerate(log.to_pylist()) for entry in entries or ()]
 
 
-def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+def _log_rows(batch: pa.RecordBatch, entries: Sequence[tuple[int, Mapping[str, object]]]) -> pa.RecordBatch:
     about = batch.select(["q", "ordinal", "topic", "part", "off"]).take(pa.array([at for at, _ in entries])).to_pylist()
     rows = [
         {

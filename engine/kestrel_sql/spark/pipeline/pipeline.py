@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.graph import Graph, SinkWrite
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.copartitioning import check_partitions
@@ -17,10 +17,10 @@ from kestrel_sql.spark.io.arrow_passes import Pass, Passes
 from kestrel_sql.spark.io.blobs import larger
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT, decode_batches, encode_batches
 from kestrel_sql.spark.pipeline.stage_pass import run_stage
-from kestrel_sql.spark.state.host import apply_level
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import page_batches
 from kestrel_sql.spark.state.row_counts import RowCounts
+from kestrel_sql.spark.state.transform_with_state import apply_level
 
 PAGES, _LEAST_PAGES = 32, 8
 """The number of pages that the tasks of a running query share, and the fewest of a task.

@@ -90,7 +90,7 @@ class _Joined:
         ordered = len(self._shares) == 1 or bool((np.diff(self._at) >= 0).all())
         self._order = None if ordered else np.argsort(self._at, kind="stable")
 
-    def _all_entries(self, entries: _Entries) -> Mapping[int, list[dict[str, Any]]]:
+    def _all_entries(self, entries: _Entries) -> Mapping[int, list[dict[str, object]]]:
         """The entries of each row, old ones first."""
         log = self._batch.column("log")
         if not pc.sum(pc.list_value_length(log)).as_py():

@@ -44,7 +44,7 @@ class PatientSocket:
         """Everything else is as the socket has it."""
         return getattr(self._listening, name)
 
-    def accept(self) -> tuple[socket.socket, Any]:
+    def accept(self) -> tuple[socket.socket, object]:
         """Accept a connection."""
         while True:
             try:

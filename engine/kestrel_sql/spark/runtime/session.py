@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import SparkSession
 
-from kestrel_sql.spark.compat import check_release
+from kestrel_sql.spark.releases import check_release
 from kestrel_sql.spark.runtime.callback import keep_accepting
 from kestrel_sql.spark.runtime.class_archive import archive_options
 from kestrel_sql.spark.runtime.environment import (

@@ -212,7 +212,7 @@ class StorePath:
     def write_whole(self, data: bytes) -> None:
         """Replace the file at once."""
 
-        def write(_: Any, path: Any) -> None:
+        def write(_: object, path: Any) -> None:
             stream = self.store.manager.createAtomic(path, True)
             try:
                 stream.write(bytearray(data))

@@ -13,7 +13,7 @@ from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
 from kestrel_sql.spark.state.level import PLAN
 
 _VARIABLE = "page"
-"""The only state variable of the host (`kestrel_sql.spark.state.host`)."""
+"""The only state variable of the host (`kestrel_sql.spark.state.transform_with_state`)."""
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import QueryError
-from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.aggregates.group_rows import new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
 from kestrel_sql.operators.group_columns import shape_of
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import load_state
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, rows_of, struct_field, struct_text
 from kestrel_sql.spark.state.widening import widenings
 

@@ -16,7 +16,7 @@ from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, failed, late_entry
 from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish
 from kestrel_sql.formats.serde import describe
-from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.aggregates.group_rows import new_group
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Results, State, Window

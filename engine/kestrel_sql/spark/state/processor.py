@@ -25,7 +25,7 @@ class LateProcessor(StatefulProcessor):
     That processor has a method `open(state)` instead of `init`.
     """
 
-    def __init__(self, processor: Any) -> None:
+    def __init__(self, processor: object) -> None:
         self._pickled: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
         self._processor: Any = None
 
@@ -33,7 +33,7 @@ class LateProcessor(StatefulProcessor):
         """Open the state variable."""
         self._state = handle.getValueState(PAGE_STATE, STATE_SCHEMA)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: object, rows: Iterator[object], timerValues: object) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         """Pass the rows of a page in one micro-batch to the processor."""
         if self._processor is None:
             self._processor = pickle.loads(self._pickled)

@@ -10,7 +10,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
 from kestrel_sql.operators.operator import State
-from kestrel_sql.operators.state_entries import row_count
+from kestrel_sql.operators.state_counts import row_count
 from kestrel_sql.spark.state.level import PLAN
 
 PageId = tuple[int, int, int]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
-from kestrel_sql.operators.tables.previous_row import Materialise
+from kestrel_sql.operators.tables.materialise import Materialise
 
 _NAME = re.compile(r"^`((?:[^`]|``)*)`:")
 

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 from kestrel_sql.arrow.columns import from_rows
 from kestrel_sql.arrow.types import arrow_struct
 from kestrel_sql.errors import EngineError
-from kestrel_sql.operators.operator import Key
-from kestrel_sql.operators.state_entries import StateEntry
+from kestrel_sql.operators.operator import Key, StateEntry
 from kestrel_sql.spark.state.stored_rows import StoredPage
 from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 from kestrel_sql.topics.paths import path_part

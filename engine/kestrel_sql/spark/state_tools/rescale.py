@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -238,7 +237,7 @@ def _merge(state: State, part: State) -> None:
             state.setdefault(name, {}).update(rows)
 
 
-def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequence[Column], list[tuple[Any, ...]]]:
+def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequence[Column], list[tuple[object, ...]]]:
     """The key columns of a part of a state, and its keys."""
     side = 1 if part == "right" or (len(step.stateful.inputs) == 2 and part == "rows") else 0
     restored = step.keys()
@@ -246,7 +245,7 @@ def _keys(step: StoredStep, part: str, packed: Sequence[bytes]) -> tuple[Sequenc
     return step.key_columns(side), [restored(side, unpack_key(key)[0] if windowed else key) for key in packed]
 
 
-def pages_of(keys: Sequence[tuple[Any, ...]], columns: Sequence[Column], pages: int) -> list[int]:
+def pages_of(keys: Sequence[tuple[object, ...]], columns: Sequence[Column], pages: int) -> list[int]:
     """Return the page of each key, or the partition of each page: Spark's hash modulo a number."""
     if not keys or not can_hash(columns):
         return [0] * len(keys)

@@ -209,7 +209,7 @@ def _failed(archive: CheckpointPath, names: Mapping[str, CheckpointPath], error:
     return damaged(file, reason.partition(" in ")[0].partition(":")[0] if "Corruption" in reason else reason)
 
 
-def _member(archive: CheckpointPath, listed: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _member(archive: CheckpointPath, listed: Mapping[str, object], name: str) -> Mapping[str, Any]:
     found = listed.get(name)
     if not isinstance(found, dict):
         raise damaged(archive, f"its list of files has no {name}")

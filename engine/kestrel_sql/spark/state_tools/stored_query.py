@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kestrel_sql.dataflow.graph import Stateful
-from kestrel_sql.dataflow.keys import key_decoder
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.key_bytes import key_decoder
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import CheckpointError, EngineError, QueryError, SerdeError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
-from kestrel_sql.operators.operator import Key, Operator, Scope, State
-from kestrel_sql.operators.state_entries import StateEntry, state_entries, stream_time
+from kestrel_sql.operators.operator import Key, Operator, Scope, State, StateEntry
+from kestrel_sql.operators.state_counts import stream_time
 from kestrel_sql.plan.codec.plan_file import decode_statement
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws
@@ -69,7 +69,7 @@ class StoredStep:
     def entries(self, state: State) -> Iterator[StateEntry]:
         """Yield the rows of the step in the state of a page."""
         windowed = tuple(handle.window is not None for handle in self.stateful.inputs)
-        return state_entries(self.operator, state.get(self.relation, {}), windowed)
+        return self.operator.entries(state.get(self.relation, {}), windowed)
 
     def keys(self) -> Callable[[int | None, bytes], Key]:
         """Return the function that restores the key of an entry from its side and bytes.

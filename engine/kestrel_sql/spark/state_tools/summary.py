@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state
-from kestrel_sql.operators.state_entries import stream_time
+from kestrel_sql.operators.state_counts import stream_time
 from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 
 

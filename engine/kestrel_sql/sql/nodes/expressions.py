@@ -173,7 +173,7 @@ class Link(Node):
         """What else the node consists of."""
 
     @abstractmethod
-    def with_parts(self, start: Any, rest: tuple[Any, ...]) -> Self:
+    def with_parts(self, start: object, rest: tuple[object, ...]) -> Self:
         """Return the node with another first operand and other parts."""
 
     def __eq__(self, other: object) -> bool:
@@ -202,7 +202,7 @@ class Link(Node):
         return _linked, (first, *(link.with_parts(None, link.rest) for link in others))
 
 
-def _linked(found: Any, *links: Link) -> Any:
+def _linked(found: object, *links: Link) -> Any:
     for link in links:
         found = link.with_parts(found, link.rest)
     return found
@@ -230,7 +230,7 @@ class _Operation(Link):
         """The operator and the right operand."""
         return self.op, self.right
 
-    def with_parts(self, start: Any, rest: tuple[Any, ...]) -> Self:
+    def with_parts(self, start: object, rest: tuple[object, ...]) -> Self:
         """Return the operation with other operands."""
         operation: Any = self
         changed: Self = replace(operation, left=start, right=rest[1])

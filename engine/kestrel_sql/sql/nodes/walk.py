@@ -26,7 +26,7 @@ def rewrite_within(node: N, rule: Rule) -> N:
     return rebuilt
 
 
-def _rewrite(node: Any, rule: Rule) -> Any:
+def _rewrite(node: object, rule: Rule) -> Any:
     """Rewrite a node; a chain from its end to where the rule replaces a link, and then back."""
     if isinstance(node, tuple):
         items = tuple(_rewrite(item, rule) for item in node)

@@ -59,7 +59,7 @@ class Stacks:
         self._builds = True
         self.values: list[Any] = []
 
-    def feed(self, kind: str, value: Any) -> bool:
+    def feed(self, kind: str, value: object) -> bool:
         """Take a token; False if none of its type may follow, and then the stacks are of no more use."""
         states, values, table, builders = self._states, self.values, self._tables.states, self._tables.builders
         while True:

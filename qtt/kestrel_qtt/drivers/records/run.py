@@ -10,8 +10,8 @@ from itertools import zip_longest
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.job import Job, failure
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.topics.records import LogEntry, Record

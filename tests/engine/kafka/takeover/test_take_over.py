@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kestrel_sql.dataflow.build import build_graph
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.client.positions import Position

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kestrel_sql.errors import QueryError
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, failure_of
-from kestrel_sql.operators.group import COLUMNS, STATES, Group
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, failure_of
+from kestrel_sql.operators.group_state import COLUMNS, STATES, Group
 from kestrel_sql.operators.operator import State, Value
 
 

@@ -13,9 +13,9 @@ from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.operators.operator import Operator
-from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.materialise import Materialise
 from kestrel_sql.operators.tables.stream_time import StreamTime
+from kestrel_sql.operators.tables.table_store import TableStore
 from tests.engine.operators.row_forms import (
     foreign_key,
     previous_row,

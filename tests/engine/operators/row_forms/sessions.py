@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from kestrel_sql.operators import late_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, new_group, result
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from tests.engine.operators.row_forms.groups import add, merge
 from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
-from kestrel_sql.operators.group import TIMESTAMP
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, new_group, result
+from kestrel_sql.operators.group_state import TIMESTAMP
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from tests.engine.operators.row_forms.groups import add, undo, with_shared
 from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator

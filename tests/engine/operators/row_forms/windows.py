@@ -7,9 +7,9 @@ from heapq import heappop, heappush
 from typing import ClassVar
 
 from kestrel_sql.operators import late_rows
-from kestrel_sql.operators.aggregates.groups import Calls, Columns, new_group, result
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, new_group, result
 from kestrel_sql.operators.aggregates.windows import unpacked
-from kestrel_sql.operators.group import TIMESTAMP, Group
+from kestrel_sql.operators.group_state import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from kestrel_sql.operators.state_codec import pack_state
 from tests.engine.operators.row_forms.groups import add, with_shared

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import CheckpointError, QueryError
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.state_codec import dump_state
@@ -25,10 +25,10 @@ from kestrel_sql.spark.io.arrow_passes import Passes
 from kestrel_sql.spark.pipeline import pipeline as pipelines
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.runtime.session import open_test_session
-from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.level import PLAN, Level, load_page
 from kestrel_sql.spark.state.packing import task_pages
 from kestrel_sql.spark.state.page_check import page_check
+from kestrel_sql.spark.state.transform_with_state import Host
 from kestrel_sql.topics.records import Record
 
 pytestmark = pytest.mark.spark

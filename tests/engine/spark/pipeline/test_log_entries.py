@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.processing_log import shape
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import MemoryRunner

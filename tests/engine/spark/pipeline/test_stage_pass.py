@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.envelope import LOG_ONLY, rows_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline

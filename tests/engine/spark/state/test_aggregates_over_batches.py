@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.dataflow.log_entries import LATE
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates import folding as folding_module

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.resumable import ResumableRunner

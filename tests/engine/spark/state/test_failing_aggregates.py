@@ -9,8 +9,8 @@ import pytest
 
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.operators import state_codec as codec_module
 from kestrel_sql.operators.aggregates import folding as folding_module

@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from kestrel_sql.spark.state.host import Host
 from kestrel_sql.spark.state.processor import LateProcessor
+from kestrel_sql.spark.state.transform_with_state import Host
 from tests.engine.spark.state.level_samples import level
 
 _DRIVER = """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kestrel_sql.arrow.types import to_arrow
-from kestrel_sql.operators.aggregates.groups import new_group
+from kestrel_sql.operators.aggregates.group_rows import new_group
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.operators.state_codec import bucket_rows, dump_state

@@ -44,7 +44,7 @@ def _one(call: AggregateCall, wins: Callable[[Entry, Entry], bool]) -> Aggregato
             return state if new is None else new
         return new if wins(new, state) else state
 
-    def include(state: Entry | None, number: int, value: Any) -> Entry | None:
+    def include(state: Entry | None, number: int, value: object) -> Entry | None:
         return state if value is None and ignores_nulls else better(state, [number, value])
 
     return Aggregator(
@@ -63,7 +63,7 @@ def _several(call: AggregateCall, name: str, keep: Callable[[list[Entry], int], 
     if size < 1:
         raise FunctionError(f"{name} must be 1 or greater")
 
-    def include(state: list[Entry], number: int, value: Any) -> list[Entry]:
+    def include(state: list[Entry], number: int, value: object) -> list[Entry]:
         return state if value is None and ignores_nulls else keep([*state, [number, value]], size)
 
     def merge(state: list[Entry], other: list[Entry]) -> list[Entry]:

@@ -18,7 +18,7 @@ def _limit(call: AggregateCall, function: str) -> int:
     return _UNLIMITED if limit < 0 else limit
 
 
-def _position(values: list[Any], value: Any) -> int | None:
+def _position(values: list[object], value: object) -> int | None:
     """Return the index of the last element that Java's `equals` treats as `value`, or None."""
     if isinstance(value, str | int | None):
         return len(values) - 1 - values[::-1].index(value) if value in values else None
@@ -34,18 +34,18 @@ def collect_list(call: AggregateCall) -> Aggregator:
     """
     limit = _limit(call, "collect_list")
 
-    def include(state: list[Any], value: Any) -> list[Any]:
+    def include(state: list[Any], value: object) -> list[Any]:
         if len(state) < limit:
             state.append(value)
         return state
 
-    def undo(state: list[Any], value: Any) -> list[Any]:
+    def undo(state: list[object], value: object) -> list[object]:
         position = _position(state, value)
         if position is not None:
             del state[position]
         return state
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         state.extend(other[: max(limit - len(state), 0)])
         return state
 
@@ -62,12 +62,12 @@ def collect_set(call: AggregateCall) -> Aggregator:
     """
     limit = _limit(call, "collect_set")
 
-    def include(state: list[Any], value: Any) -> list[Any]:
+    def include(state: list[Any], value: object) -> list[Any]:
         if len(state) < limit and _position(state, value) is None:
             state.append(value)
         return state
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         for value in other:
             include(state, value)
         return state
@@ -135,7 +135,7 @@ def attr(call: AggregateCall) -> Aggregator:
     Example: ATTR(X) over 7, 7 -> 7
     """
 
-    def change(state: list[list[Any]], value: Any, by: int) -> list[list[Any]]:
+    def change(state: list[list[Any]], value: object, by: int) -> list[list[Any]]:
         position = _position([known for known, _ in state], value)
         if position is not None:
             state[position][1] += by

@@ -19,7 +19,7 @@ _EXACT = 1024
 """The highest number of values for which the state holds their hashes; above it, it holds one byte per register."""
 
 
-def _canonical_text(value: Any) -> str:
+def _canonical_text(value: object) -> str:
     """Return a string that values share which count as equal: ksqlDB goes by Java's text of a value.
 
     So bytes are equal if they have the same length, and items are not told from their text.
@@ -27,7 +27,7 @@ def _canonical_text(value: Any) -> str:
     return repr(encodable(value)) if isinstance(value, str) else encodable(_text(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{_text(key)}={_text(item)}" for key, item in value.items())) + "}"
     if isinstance(value, list | tuple):
@@ -37,7 +37,7 @@ def _text(value: Any) -> str:
     return "null" if value is None else value if isinstance(value, str) else repr(value)
 
 
-def _hash(value: Any) -> int:
+def _hash(value: object) -> int:
     return int.from_bytes(blake2b(_canonical_text(value).encode(), digest_size=8).digest())
 
 
@@ -63,7 +63,7 @@ def _state_of(registers: bytes) -> dict[str, Any]:
     }
 
 
-def _include(state: dict[str, Any], value: Any) -> dict[str, Any]:
+def _include(state: dict[str, Any], value: object) -> dict[str, Any]:
     if value is None:
         return state
     hash_ = _hash(value)

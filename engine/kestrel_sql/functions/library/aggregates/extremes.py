@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import copysign, isnan
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
 from kestrel_sql.java.utf16 import units
@@ -22,6 +22,8 @@ from kestrel_sql.types.sql_types import (
     SqlType,
     Struct,
 )
+
+T = TypeVar("T")
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
 _NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
@@ -52,14 +54,14 @@ def _double(value: float) -> tuple[bool, float, float]:
     return (True, 0.0, 0.0) if isnan(value) else (False, value, copysign(1.0, value))
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: T) -> T:
     return value
 
 
 def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bool]) -> Aggregator:
     order = java_order(call.arguments[0])
 
-    def better(state: Any, value: Any) -> Any:
+    def better(state: T | None, value: T | None) -> T | None:
         if value is None or state is None:
             return state if value is None else value
         return value if is_better(order(value), order(state)) else state
@@ -86,12 +88,14 @@ def max_(call: AggregateCall) -> Aggregator:
     return _extreme(call, Fold.MAX, lambda value, best: value >= best)
 
 
-def _ranking(call: AggregateCall, entry: Callable[..., Any], sort_column: Order, distinct: bool = False) -> Aggregator:
+def _ranking(
+    call: AggregateCall, entry: Callable[..., object], sort_column: Order, distinct: bool = False
+) -> Aggregator:
     """Return the aggregator of the largest entries in descending order; equal ones keep their order of arrival."""
     order = java_order(call.arguments[0])
     size = call.literals[-1]
 
-    def insert(entries: list[Any], new: Any) -> list[Any]:
+    def insert(entries: list[object], new: object) -> list[object]:
         rank = order(sort_column(new))
         ranks = [order(sort_column(known)) for known in entries]
         if len(entries) >= size and not (ranks and rank > ranks[-1]):
@@ -102,10 +106,10 @@ def _ranking(call: AggregateCall, entry: Callable[..., Any], sort_column: Order,
             del entries[size:]
         return entries
 
-    def include(state: list[Any], *arguments: Any) -> list[Any]:
+    def include(state: list[Any], *arguments: object) -> list[Any]:
         return state if arguments[0] is None else insert(state, entry(*arguments))
 
-    def merge(state: list[Any], other: list[Any]) -> list[Any]:
+    def merge(state: list[object], other: list[object]) -> list[object]:
         for known in other:
             insert(state, known)
         return state
@@ -141,7 +145,7 @@ def topk_structs(call: AggregateCall) -> Aggregator:
     Example: TOPK(X, Y, 1) over (1, 'a'), (2, 'b') -> ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]
     """
 
-    def entry(sort: Any, *others: Any) -> dict[str, Any]:
+    def entry(sort: object, *others: object) -> dict[str, Any]:
         return {"sort_col": sort, **{f"col{position}": value for position, value in enumerate(others)}}
 
     return _ranking(call, entry, lambda known: known["sort_col"])

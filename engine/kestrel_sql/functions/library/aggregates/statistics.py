@@ -66,7 +66,7 @@ def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: C
         total, count = add(state[0], value), state[1] + 1
         return [total, count, state[2] + squared_deviation(value, total, count)]
 
-    def undo(state: list[Any], value: Any) -> list[Any]:
+    def undo(state: list[Any], value: object) -> list[Any]:
         if value is None:
             return state
         total, count, squares = state

@@ -63,7 +63,7 @@ def count(call: AggregateCall) -> Aggregator:
     Example: COUNT(X) over 5, NULL, 5 -> 2
     """
 
-    def counted(arguments: tuple[Any, ...]) -> int:
+    def counted(arguments: tuple[object, ...]) -> int:
         return int(None not in arguments)
 
     return Aggregator(
@@ -119,7 +119,7 @@ def sum_list(call: AggregateCall) -> Aggregator:
     sql_type = of.item if isinstance(of, Array) else BIGINT
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def fold(step: Add, state: Any, values: list[Any] | None) -> Any:
+    def fold(step: Add, state: object, values: list[Any] | None) -> Any:
         for value in values or ():
             if value is not None:
                 state = step(state, value)
@@ -156,7 +156,7 @@ def avg(call: AggregateCall) -> Aggregator:
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def change(state: list[Any], value: Any, step: Add, by: int) -> list[Any]:
+    def change(state: list[Any], value: object, step: Add, by: int) -> list[Any]:
         return state if value is None else [step(state[0], value), state[1] + by]
 
     return Aggregator(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import later
+from kestrel_sql.arrow.late import ArrowArray, later
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import java_text
 from kestrel_sql.functions.values.equality import distinct, equality_key, sort_key
@@ -41,7 +41,7 @@ def _is_ordered(types: CallTypes) -> bool:
     return isinstance(_item(types), Primitive | Decimal)
 
 
-def _concat_columns(first: Any, second: Any) -> Any:
+def _concat_columns(first: ArrowArray, second: ArrowArray) -> ArrowArray | None:
     if not isinstance(first, late.pa.Array) or first.null_count or second.null_count or first.type != second.type:
         return None
     return late.lists.concatenated(first, second, MAX_ITEMS)
@@ -63,7 +63,7 @@ def array_concat(first: Items, second: Items) -> Items:
     return sized([*first, *second])
 
 
-def _contains_columns(arrays: Any, wanted: Any) -> Any:
+def _contains_columns(arrays: ArrowArray, wanted: ArrowArray) -> ArrowArray | None:
     if not isinstance(wanted, late.pa.Scalar) or not late.lists.is_exact(arrays.type.value_type):
         return None
     items = late.pc.equal(late.lists.items_of(arrays), wanted).fill_null(False)
@@ -71,7 +71,7 @@ def _contains_columns(arrays: Any, wanted: Any) -> Any:
 
 
 @scalar("(array ARRAY<T>, val T) -> BOOLEAN", nulls=Nulls.BODY, columns=_contains_columns)
-def array_contains(items: Items, wanted: Any) -> bool:
+def array_contains(items: Items, wanted: object) -> bool:
     """Return whether an array contains an item equal to `val`, which may be NULL; false for a NULL array.
 
     Example: ARRAY_CONTAINS(ARRAY['a', 'b'], 'b') -> TRUE
@@ -79,7 +79,7 @@ def array_contains(items: Items, wanted: Any) -> bool:
     return equality_key(wanted) in map(equality_key, items or ())
 
 
-def _distinct_columns(arrays: Any) -> Any:
+def _distinct_columns(arrays: ArrowArray) -> ArrowArray | None:
     items = late.lists.items_of(arrays)
     return late.lists.distinct(arrays) if late.lists.is_exact(items.type) and not items.null_count else None
 
@@ -93,7 +93,7 @@ def array_distinct(items: Items) -> Items:
     return None if items is None else distinct(items)
 
 
-def _within(items: Sequence[Any], others: Sequence[Any], *, wanted: bool) -> list[Any]:
+def _within(items: Sequence[object], others: Sequence[object], *, wanted: bool) -> list[object]:
     known = set(map(equality_key, others))
     return [item for item in items if (equality_key(item) in known) is wanted]
 
@@ -126,7 +126,7 @@ def array_union(left: Items, right: Items) -> Items:
 
 
 @scalar("(array ARRAY<T>, victim T) -> ARRAY<T>", nulls=Nulls.BODY, display_name="array_remove")
-def array_remove(items: Items, victim: Any) -> Items:
+def array_remove(items: Items, victim: object) -> Items:
     """Return an array without the items that equal `victim`, which may be NULL.
 
     Example: ARRAY_REMOVE(ARRAY[1, 2, 1], 1) -> ARRAY[2]
@@ -135,7 +135,7 @@ def array_remove(items: Items, victim: Any) -> Items:
     return None if items is None else [item for item in items if equality_key(item) != unwanted]
 
 
-def _join_columns(types: CallTypes, arrays: Any, delimiter: Any = None) -> Any:
+def _join_columns(types: CallTypes, arrays: ArrowArray, delimiter: ArrowArray = None) -> ArrowArray | None:
     by = "," if delimiter is None else delimiter.as_py() if isinstance(delimiter, late.pa.Scalar) else None
     items = late.lists.items_of(arrays)
     if by is None or not by.isascii() or _item(types) != STRING or items.null_count or not late.texts.is_ascii(items):
@@ -176,7 +176,7 @@ def array_length(items: Items) -> int | None:
     return None if items is None else len(items)
 
 
-def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
+def _extreme(choose: Callable[..., object], types: CallTypes, items: Items) -> Any:
     present = [item for item in items or () if item is not None]
     if present and not _is_ordered(types):
         raise ValueError("the items cannot be ordered")
@@ -184,7 +184,7 @@ def _extreme(choose: Callable[..., Any], types: CallTypes, items: Items) -> Any:
     return choose(present, key=None if present and isinstance(present[0], int) else sort_key, default=None)
 
 
-def _extreme_columns(choose: str, types: CallTypes, arrays: Any) -> Any:
+def _extreme_columns(choose: str, types: CallTypes, arrays: ArrowArray) -> ArrowArray | None:
     return late.lists.extremes(arrays, choose) if _item(types) in _WHOLE else None
 
 
@@ -244,7 +244,7 @@ def array_sort(types: CallTypes, items: Items, direction: str | None = "ASC") ->
     return present + [None] * (len(items) - len(present))
 
 
-def _slice_columns(arrays: Any, start: Any, end: Any) -> Any:
+def _slice_columns(arrays: ArrowArray, start: ArrowArray, end: ArrowArray) -> ArrowArray | None:
     if not all(isinstance(each, late.pa.Scalar) for each in (start, end)) or arrays.null_count:
         return None
     skipped, last = start.as_py() - 1, end.as_py()

@@ -14,12 +14,12 @@ _ENTRIES = "ARRAY<STRUCT<KEY STRING, VALUE T>>"
 _UTF8 = ("utf8", "utf-8")
 
 
-def _having(entries: Entries, key: str) -> list[Any]:
+def _having(entries: Entries, key: str) -> list[object]:
     return [entry["VALUE"] for entry in entries if entry is not None and entry["KEY"] == key]
 
 
 @scalar(f"(entries {_ENTRIES}) -> MAP<STRING, T>")
-def map_build(entries: Entries) -> dict[str, Any]:
+def map_build(entries: Entries) -> dict[str, object]:
     """Build a map from a list of entries; the last of equal keys wins, and NULL entries and keys are skipped.
 
     Example: MAP_BUILD(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)]) -> MAP('a' := 2)
@@ -38,7 +38,7 @@ def header_value(entries: Entries, key: str) -> Any:
 
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> ARRAY<T>")
-def header_values(entries: Entries, key: str) -> list[Any]:
+def header_values(entries: Entries, key: str) -> list[object]:
     """Return the values of all entries with the key, in their order; an empty array if there are none.
 
     Example: HEADER_VALUES(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> ARRAY[1, 2]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size
@@ -19,7 +20,7 @@ Entries = dict[Any, Any] | None
 Lambda = Callable[..., Any]
 
 
-def _transform_columns(arrays: Any, mapping: Lambda) -> Any:
+def _transform_columns(arrays: ArrowArray, mapping: Lambda) -> ArrowArray | None:
     items = late.lists.items_of(arrays)
     found = mapping(late.lists.parents_of(arrays), items)
     return None if found is None else late.lists.with_items(arrays, found)
@@ -41,12 +42,12 @@ def transform_array(items: Items, mapping: Lambda) -> Items:
     return None if items is None else [mapping(item) for item in items]
 
 
-def _hash_order(keys: tuple[Any, ...]) -> list[int] | None:
+def _hash_order(keys: tuple[object, ...]) -> list[int] | None:
     places = {key: at for at, key in enumerate(keys)}
     return list(hash_map(places, DEFAULT_CAPACITY).values()) if len(places) == len(keys) else None
 
 
-def _transform_map_columns(maps: Any, key: Lambda, value: Lambda) -> Any:
+def _transform_map_columns(maps: ArrowArray, key: Lambda, value: Lambda) -> ArrowArray | None:
     parents, entries = late.lists.parents_of(maps), late.lists.entries_of(maps)
     names, items = key(parents, *entries), value(parents, *entries)
     if names is None or items is None or items.null_count:
@@ -80,14 +81,14 @@ def transform_map(entries: Entries, key: Lambda, value: Lambda) -> Entries:
     return hash_map(result, DEFAULT_CAPACITY)
 
 
-def _keeps(keep: Lambda, *item: Any) -> bool:
+def _keeps(keep: Lambda, *item: object) -> bool:
     kept = keep(*item)
     if kept is None:
         raise ValueError("the lambda of FILTER returned NULL")
     return bool(kept)
 
 
-def _filter_columns(arrays: Any, keep: Lambda) -> Any:
+def _filter_columns(arrays: ArrowArray, keep: Lambda) -> ArrowArray | None:
     items = late.lists.items_of(arrays)
     keeps = keep(late.lists.parents_of(arrays), items)
     if keeps is None or keeps.null_count:
@@ -113,7 +114,7 @@ def filter_array(items: Items, keep: Lambda) -> Items:
     return None if items is None else [item for item in items if _keeps(keep, item)]
 
 
-def _filter_map_columns(maps: Any, keep: Lambda) -> Any:
+def _filter_map_columns(maps: ArrowArray, keep: Lambda) -> ArrowArray | None:
     names, items = late.lists.entries_of(maps)
     keeps = keep(late.lists.parents_of(maps), names, items)
     if keeps is None or keeps.null_count:
@@ -146,7 +147,7 @@ def filter_map(entries: Entries, keep: Lambda) -> Entries:
     return hash_map(kept, DEFAULT_CAPACITY)
 
 
-def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda) -> Any:
+def _reduce(items: Sequence[tuple[object, ...]] | None, initial: object, step: Lambda) -> Any:
     state = initial
     if initial is None or items is None:
         return state
@@ -159,7 +160,7 @@ def _reduce(items: Sequence[tuple[Any, ...]] | None, initial: Any, step: Lambda)
     return state
 
 
-def _reduce_columns(arrays: Any, initial: Any, step: Lambda) -> Any:
+def _reduce_columns(arrays: ArrowArray, initial: ArrowArray, step: Lambda) -> ArrowArray | None:
     if isinstance(initial, late.pa.Scalar):
         initial = late.pa.repeat(initial, len(arrays))
     # A state that grows may become too large.
@@ -180,7 +181,7 @@ _FEW = 32
     columns=_reduce_columns,
     display_name="reduce",
 )
-def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:
+def reduce_array(items: Items, initial: object, step: Lambda) -> Any:
     """Reduce an array to one value: the lambda computes the next state from a state and an item.
 
     The first state is `initialState`, the last one is the result. A NULL array gives `initialState`, and if that is
@@ -197,7 +198,7 @@ def reduce_array(items: Items, initial: Any, step: Lambda) -> Any:
     nulls=Nulls.BODY,
     display_name="reduce",
 )
-def reduce_map(entries: Entries, initial: Any, step: Lambda) -> Any:
+def reduce_map(entries: Entries, initial: object, step: Lambda) -> Any:
     """Reduce a map to one value: the lambda computes the next state from a state, a key and a value.
 
     The entries come in the order of a Java HashMap. A NULL map gives `initialState`, and if that is NULL,

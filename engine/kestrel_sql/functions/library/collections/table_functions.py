@@ -11,7 +11,7 @@ _CUBE_COLUMNS = 20
 
 
 @tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
-def explode(items: list[Any] | None) -> list[Any] | None:
+def explode(items: list[object] | None) -> list[Any] | None:
     """Return one row for each element, including NULL elements; a NULL array gives no rows.
 
     Example: EXPLODE(ARRAY[1, NULL]) -> 1, NULL
@@ -20,7 +20,7 @@ def explode(items: list[Any] | None) -> list[Any] | None:
 
 
 @tabular("(columns ARRAY<T>) -> ARRAY<T>", display_name="cube_explode")
-def cube_explode(columns: list[Any] | None) -> list[list[Any]]:
+def cube_explode(columns: list[object] | None) -> list[list[object]]:
     """Return all combinations of the columns and NULL, from all NULL to all present, each combination once.
 
     More than 20 columns are an error.

@@ -28,27 +28,30 @@ def _signatures(result: str) -> tuple[str, str]:
 
 
 @scalar(*_signatures("INT"), nulls=Nulls.BODY, display_name="int_from_bytes")
-def int_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> Any:
+def int_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> int | None:
     """Read an INT from 4 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: INT_FROM_BYTES(TO_BYTES('00000102', 'hex')) -> 258
     """
-    return _unpacked("i", value, order)
+    found: int | None = _unpacked("i", value, order)
+    return found
 
 
 @scalar(*_signatures("BIGINT"), nulls=Nulls.BODY, display_name="bigint_from_bytes")
-def bigint_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> Any:
+def bigint_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> int | None:
     """Read a BIGINT from 8 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: BIGINT_FROM_BYTES(TO_BYTES('0201000000000000', 'hex'), 'LITTLE_ENDIAN') -> 258
     """
-    return _unpacked("q", value, order)
+    found: int | None = _unpacked("q", value, order)
+    return found
 
 
 @scalar(*_signatures("DOUBLE"), nulls=Nulls.BODY, display_name="double_from_bytes")
-def double_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> Any:
+def double_from_bytes(value: bytes | None, order: str | None = "BIG_ENDIAN") -> float | None:
     """Read a DOUBLE from 8 bytes, BIG_ENDIAN unless `byteOrder` is LITTLE_ENDIAN; any other length is an error.
 
     Example: DOUBLE_FROM_BYTES(TO_BYTES('3ff8000000000000', 'hex')) -> 1.5E0
     """
-    return _unpacked("d", value, order)
+    found: float | None = _unpacked("d", value, order)
+    return found

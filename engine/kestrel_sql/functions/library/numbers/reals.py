@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import random as randomness
 from collections.abc import Callable
-from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import later
+from kestrel_sql.arrow.late import ArrowArray, later
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.letters import lower
@@ -113,7 +112,7 @@ def degrees(value: float) -> float:
     return _real(math.degrees, value)
 
 
-def _exp_columns(array: Any) -> Any:
+def _exp_columns(array: ArrowArray) -> ArrowArray | None:
     kernel = getattr(late.pc, "exp", None)  # Arrow 18 has none.
     return None if kernel is None else kernel(array)
 
@@ -217,7 +216,7 @@ def log_to_base(base: float, value: float) -> float:
     return math.nan if base <= 0 or base == 1 else _natural_log(value) / _natural_log(base)
 
 
-def _power_columns(base: Any, exponent: Any) -> Any:
+def _power_columns(base: ArrowArray, exponent: ArrowArray) -> ArrowArray | None:
     powers = late.pc.cast(exponent, late.pa.float64())
     # Infinite powers of 1, and those that are NaN, are others in C.
     if not late.np.isfinite(late.numbers.values_of(powers)).all():

@@ -6,10 +6,10 @@ import decimal
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import later
+from kestrel_sql.arrow.late import ArrowArray, later
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.values.casts import saturating_int
 from kestrel_sql.functions.values.equality import sort_key
@@ -17,6 +17,8 @@ from kestrel_sql.java import numbers
 from kestrel_sql.java.numbers import ROUNDING, java_double, wrap_integer
 from kestrel_sql.types.conversion import decimal_of, wider_decimal
 from kestrel_sql.types.sql_types import INTEGER, Decimal, SqlType
+
+T = TypeVar("T")
 
 _MOST_PLACES = 8 * (2**26 + 1)
 """So many digits more or less than a number has, Java's BigInteger cannot count: 4 bits a digit, in 2^26 words."""
@@ -51,7 +53,7 @@ def _has_fraction(value: float) -> bool:
     return value != 0 and abs(value) < _NO_FRACTION
 
 
-def _abs_columns(types: CallTypes, array: Any) -> Any:
+def _abs_columns(types: CallTypes, array: ArrowArray) -> ArrowArray:
     return late.pc.abs(array)  # The kernel that is not checked keeps the smallest INT as Java does.
 
 
@@ -138,7 +140,7 @@ def floor_decimal(types: CallTypes, value: decimal.Decimal) -> decimal.Decimal:
     return _at_scale(_scaled(value, 0, decimal.ROUND_FLOOR), types.returns)
 
 
-def _sign_columns(array: Any) -> Any:
+def _sign_columns(array: ArrowArray) -> ArrowArray:
     values = late.numbers.values_of(array)
     return late.numbers.array_of((values > 0).astype(late.np.int32) - (values < 0), array, kind=late.pa.int32())
 
@@ -281,12 +283,12 @@ _COMPARABLE = tuple(f"(val {name}, vals {name}...) -> {name}" for name in _COMPA
 _DECIMALS = "(val DECIMAL(p,s), vals DECIMAL(p,s)...) -> DECIMAL"
 
 
-def _extreme(choose: Callable[..., Any], values: Sequence[Any]) -> Any:
+def _extreme(choose: Callable[..., T | None], values: Sequence[T | None]) -> T | None:
     return choose((value for value in values if value is not None), key=sort_key, default=None)
 
 
 @scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="greatest")
-def greatest(*values: Any) -> Any:
+def greatest(*values: T | None) -> T | None:
     """Return the largest argument that is not NULL.
 
     Example: GREATEST(1, NULL, 3) -> 3
@@ -295,7 +297,7 @@ def greatest(*values: Any) -> Any:
 
 
 @scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, returns=_widest, display_name="greatest")
-def greatest_decimal(*values: Any) -> Any:
+def greatest_decimal(*values: Decimal | None) -> Decimal | None:
     """Return the largest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
     Example: GREATEST(1.5, 0.25) -> 1.5
@@ -304,7 +306,7 @@ def greatest_decimal(*values: Any) -> Any:
 
 
 @scalar("(val BYTES, vals BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
-def greatest_bytes(*values: bytes | None) -> Any:
+def greatest_bytes(*values: bytes | None) -> bytes | None:
     """Return the largest argument that is not NULL; bytes compare as signed.
 
     Example: FROM_BYTES(GREATEST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '01'
@@ -313,7 +315,7 @@ def greatest_bytes(*values: bytes | None) -> Any:
 
 
 @scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="least")
-def least(*values: Any) -> Any:
+def least(*values: T | None) -> T | None:
     """Return the smallest argument that is not NULL.
 
     Example: LEAST('b', NULL, 'a') -> 'a'
@@ -322,7 +324,7 @@ def least(*values: Any) -> Any:
 
 
 @scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, returns=_widest, display_name="least")
-def least_decimal(*values: Any) -> Any:
+def least_decimal(*values: Decimal | None) -> Decimal | None:
     """Return the smallest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
 
     Example: LEAST(1.5, 12.25) -> 1.5
@@ -331,7 +333,7 @@ def least_decimal(*values: Any) -> Any:
 
 
 @scalar("(val BYTES, vals BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
-def least_bytes(*values: bytes | None) -> Any:
+def least_bytes(*values: bytes | None) -> bytes | None:
     """Return the smallest argument that is not NULL; bytes compare as signed.
 
     Example: FROM_BYTES(LEAST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '80'

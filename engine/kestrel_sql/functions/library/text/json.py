@@ -51,7 +51,7 @@ _short_document = lru_cache(maxsize=_DOCUMENTS)(parse_json)
 """Holds more documents than a batch has rows."""
 
 
-def _step(node: Any, token: str) -> Any:
+def _step(node: object, token: str) -> Any:
     if isinstance(node, dict):
         return node.get(token, MISSING)
     if isinstance(node, list):
@@ -60,7 +60,7 @@ def _step(node: Any, token: str) -> Any:
     return MISSING
 
 
-def _json_text(node: Any) -> str:
+def _json_text(node: object) -> str:
     return node if isinstance(node, str) else write_json(node)
 
 
@@ -79,7 +79,7 @@ def is_json_string(json: str | None) -> bool:
 
 
 @scalar("(jsonArray STRING, val T) -> BOOLEAN", nulls=Nulls.BODY, with_types=True)
-def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool:
+def json_array_contains(types: CallTypes, json: str | None, wanted: object) -> bool:
     """Return whether a JSON array contains a value of the same kind; false if the string is not a JSON array.
 
     INT and BIGINT match integers, DOUBLE matches numbers with a point or an exponent.
@@ -97,7 +97,7 @@ def json_array_contains(types: CallTypes, json: str | None, wanted: Any) -> bool
         return False
 
 
-def _equals(node: Any, wanted: Any, sql_type: SqlType | None) -> bool:
+def _equals(node: object, wanted: object, sql_type: SqlType | None) -> bool:
     if wanted is None or node is None:
         return node is None and wanted is None
     if isinstance(node, bool) or sql_type == BOOLEAN:
@@ -193,7 +193,7 @@ def json_records(json: str) -> dict[str, str] | None:
 
 
 @scalar("(input T) -> STRING", nulls=Nulls.BODY, with_types=True)
-def to_json_string(types: CallTypes, value: Any) -> str:
+def to_json_string(types: CallTypes, value: object) -> str:
     """Write any value as JSON: members sorted, dates and times as strings, bytes in base64, NULL as `null`.
 
     Example: TO_JSON_STRING(STRUCT(b := 1, a := ARRAY['x'])) -> '{"A":["x"],"B":1}'

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import scalar
 from kestrel_sql.functions.values.size_limits import MAX_SIZE
-from kestrel_sql.java.regex import calls
+from kestrel_sql.java.regex import timed_matching
 
 _TEXTS = "pattern STRING, input STRING"
 
 
-def _plain(pattern: Any, *texts: Any) -> str | None:
+def _plain(pattern: object, *texts: object) -> str | None:
     """Return a pattern whose matches in these texts are the same in Arrow; None for any other."""
     found: str | None = late.texts.plain_pattern(pattern)
     return found if found is not None and late.texts.is_plain(*texts) else None
 
 
-def _extract_columns(pattern: Any, texts: Any, group: Any = None) -> Any:
+def _extract_columns(pattern: ArrowArray, texts: ArrowArray, group: ArrowArray = None) -> ArrowArray | None:
     at = 0 if group is None else group.as_py() if isinstance(group, late.pa.Scalar) else -1
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     if plain is None or not 0 <= at <= plain.count("("):
@@ -40,11 +40,11 @@ def regexp_extract(pattern: str, value: str, group: int = 0) -> str | None:
 
     Example: REGEXP_EXTRACT('(.*) (.*)', 'hello there', 2) -> 'there'
     """
-    found: str | None = calls.extract(pattern, value, group)
+    found: str | None = timed_matching.extract(pattern, value, group)
     return found
 
 
-def _extract_all_columns(pattern: Any, texts: Any, *group: Any) -> Any:
+def _extract_all_columns(pattern: ArrowArray, texts: ArrowArray, *group: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) and not group else None
     if plain is None or not late.texts.is_atom(plain) or _is_empty(plain):
         return None
@@ -66,11 +66,11 @@ def regexp_extract_all(pattern: str, value: str, group: int = 0) -> list[str | N
 
     Example: REGEXP_EXTRACT_ALL('a(b)?', 'ab a', 1) -> ARRAY['b', NULL]
     """
-    found: list[str | None] | None = calls.extract_all(pattern, value, group)
+    found: list[str | None] | None = timed_matching.extract_all(pattern, value, group)
     return found
 
 
-def _replace_columns(texts: Any, pattern: Any, replacement: Any) -> Any:
+def _replace_columns(texts: ArrowArray, pattern: ArrowArray, replacement: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     constant = replacement.as_py() if isinstance(replacement, late.pa.Scalar) else "$"
     if plain is None or "$" in constant or "\\" in constant or not constant.isascii() or _is_empty(plain):
@@ -80,7 +80,7 @@ def _replace_columns(texts: Any, pattern: Any, replacement: Any) -> Any:
 
 
 def _is_empty(pattern: str) -> bool:
-    return calls.is_match(pattern, "")  # type: ignore[no-any-return]
+    return timed_matching.is_match(pattern, "")  # type: ignore[no-any-return]
 
 
 @scalar("(str STRING, regexp STRING, newStr STRING) -> STRING", display_name="regexp_replace", columns=_replace_columns)
@@ -91,11 +91,11 @@ def regexp_replace(value: str, pattern: str, replacement: str) -> str:
 
     Example: REGEXP_REPLACE('a1b22', '(\d+)', '<$1>') -> 'a<1>b<22>'
     """
-    replaced: str = calls.replace(value, pattern, replacement, MAX_SIZE)
+    replaced: str = timed_matching.replace(value, pattern, replacement, MAX_SIZE)
     return replaced
 
 
-def _split_columns(texts: Any, pattern: Any) -> Any:
+def _split_columns(texts: ArrowArray, pattern: ArrowArray) -> ArrowArray | None:
     plain = _plain(pattern, texts) if isinstance(texts, late.pa.Array) else None
     # Arrow goes on behind a match as at the start of a text.
     return None if plain is None or "^" in plain[:1] or _is_empty(plain) else late.pc.split_pattern_regex(texts, plain)
@@ -107,5 +107,5 @@ def regexp_split_to_array(value: str, pattern: str) -> list[str]:
 
     Example: REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+') -> ARRAY['a', 'b', 'c']
     """
-    parts: list[str] = calls.split_text(value, pattern)
+    parts: list[str] = timed_matching.split_text(value, pattern)
     return parts

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.functions.values.size_limits import MAX_SIZE, check_size, sized
@@ -16,7 +17,7 @@ from kestrel_sql.java.numbers import JAVA_BLANKS, wrap_integer
 from kestrel_sql.java.utf16 import units, whole
 
 
-def _concat_columns(*parts: Any) -> Any:
+def _concat_columns(*parts: ArrowArray) -> ArrowArray:
     return late.texts.joined("", *parts)
 
 
@@ -45,7 +46,7 @@ def _separated(parts: tuple[Any, ...]) -> Any:
     return None if separator is None else sized(separator.join([item for item in items if item is not None]))
 
 
-def _concat_ws_columns(separator: Any, *parts: Any) -> Any:
+def _concat_ws_columns(separator: ArrowArray, *parts: ArrowArray) -> ArrowArray | None:
     is_constant = isinstance(separator, late.pa.Scalar) and separator.as_py().isascii()
     return late.texts.joined(separator.as_py(), *parts) if parts and is_constant else None
 
@@ -110,7 +111,7 @@ def _capital(word: str) -> str:
     return word[:1].upper() + word[1:] if word[:1] <= "\uffff" else word
 
 
-def _instr_columns(array: Any, part: Any, *places: Any) -> Any:
+def _instr_columns(array: ArrowArray, part: ArrowArray, *places: ArrowArray) -> ArrowArray | None:
     constant = isinstance(part, late.pa.Scalar) and not places
     if not constant or not part.as_py() or not late.texts.is_ascii(array, part):
         return None
@@ -158,7 +159,7 @@ def _ordinal(value: str, part: str, start: int, occurrence: int) -> int:
     return at if occurrence > 0 else -1
 
 
-def _lcase_columns(array: Any) -> Any:
+def _lcase_columns(array: ArrowArray) -> ArrowArray | None:
     return late.pc.ascii_lower(array) if late.texts.is_ascii(array) else None
 
 
@@ -171,7 +172,7 @@ def lcase(value: str) -> str:
     return lower(value)
 
 
-def _ucase_columns(array: Any) -> Any:
+def _ucase_columns(array: ArrowArray) -> ArrowArray | None:
     return late.pc.ascii_upper(array) if late.texts.is_ascii(array) else None
 
 
@@ -184,7 +185,7 @@ def ucase(value: str) -> str:
     return upper(value)
 
 
-def _len_columns(array: Any) -> Any:
+def _len_columns(array: ArrowArray) -> ArrowArray | None:
     return late.pc.binary_length(array) if late.texts.is_ascii(array) else None
 
 
@@ -221,15 +222,15 @@ _PADS = (
 )
 
 
-def _lpad_columns(array: Any, length: Any, padding: Any) -> Any:
+def _lpad_columns(array: ArrowArray, length: ArrowArray, padding: ArrowArray) -> ArrowArray:
     return _padded(array, length, padding, "ascii_lpad")
 
 
-def _rpad_columns(array: Any, length: Any, padding: Any) -> Any:
+def _rpad_columns(array: ArrowArray, length: ArrowArray, padding: ArrowArray) -> ArrowArray:
     return _padded(array, length, padding, "ascii_rpad")
 
 
-def _padded(array: Any, length: Any, padding: Any, kernel: str) -> Any:
+def _padded(array: ArrowArray, length: ArrowArray, padding: ArrowArray, kernel: str) -> ArrowArray | None:
     """Pad texts of ASCII that are not longer than wanted with one character."""
     constants = all(isinstance(each, late.pa.Scalar) for each in (length, padding)) and array.type == late.pa.string()
     if not constants or len(padding.as_py()) != 1 or not late.texts.is_ascii(array, padding):
@@ -278,7 +279,7 @@ def _joined(value: str | bytes) -> str | bytes:
     return whole(value) if isinstance(value, str) else value
 
 
-def _replace_columns(array: Any, old: Any, new: Any) -> Any:
+def _replace_columns(array: ArrowArray, old: ArrowArray, new: ArrowArray) -> ArrowArray | None:
     if not all(isinstance(each, late.pa.Scalar) for each in (old, new)) or not late.texts.is_ascii(array, old, new):
         return None
     size = len(late.texts.data_of(array)) * max(len(new.as_py()), 1)
@@ -300,7 +301,7 @@ def replace(value: str, old: str, new: str) -> str:
     return whole(given.replace(wanted, other))
 
 
-def _split_columns(array: Any, delimiter: Any) -> Any:
+def _split_columns(array: ArrowArray, delimiter: ArrowArray) -> ArrowArray | None:
     if not isinstance(delimiter, late.pa.Scalar) or not delimiter.as_py() or not late.texts.is_ascii(array, delimiter):
         return None
     return late.pc.split_pattern(array, delimiter.as_py())
@@ -358,7 +359,7 @@ def split_to_map(value: str | None, entry_delimiter: str | None, kv_delimiter: s
     return hash_map(dict(reversed(merged.items())), DEFAULT_CAPACITY)
 
 
-def _substring_columns(array: Any, position: Any, length: Any = None) -> Any:
+def _substring_columns(array: ArrowArray, position: ArrowArray, length: ArrowArray = None) -> ArrowArray | None:
     constants = [each for each in (position, length) if each is not None]
     if not all(isinstance(each, late.pa.Scalar) for each in constants) or array.type != late.pa.string():
         return None
@@ -389,7 +390,7 @@ def substring(value: str | bytes, position: int, length: int | None = None) -> s
     return _joined(given[start : max(start, end)])
 
 
-def _trim_columns(array: Any) -> Any:
+def _trim_columns(array: ArrowArray) -> ArrowArray | None:
     return late.pc.ascii_trim(array, " ") if late.texts.is_plain(array) else None
 
 

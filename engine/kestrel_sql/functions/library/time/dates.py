@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
@@ -27,7 +28,7 @@ def _shifted(date: int, span: int) -> int:
     return abs(millis) // DAY_MS * (1 if millis >= 0 else -1)
 
 
-def _shifted_columns(sign: int, unit: Any, interval: Any, dates: Any) -> Any:
+def _shifted_columns(sign: int, unit: Any, interval: ArrowArray, dates: ArrowArray) -> ArrowArray | None:
     if not isinstance(interval, late.pa.Scalar):
         return None
     span = sign * interval.as_py() * UNIT_MS[unit.as_py()]
@@ -94,7 +95,7 @@ def _to_int(value: int) -> int:
     return value
 
 
-def _format_columns(dates: Any, pattern: Any) -> Any:
+def _format_columns(dates: ArrowArray, pattern: ArrowArray) -> ArrowArray | None:
     layout = any_layout_of(pattern.as_py()) if isinstance(pattern, late.pa.Scalar) else None
     if layout is None or layout.has_time:
         return None
@@ -122,7 +123,7 @@ def datetostring(days: int, pattern: str) -> str:
     return java_time.format_date(days, pattern)
 
 
-def _parse_columns(texts: Any, pattern: Any) -> Any:
+def _parse_columns(texts: ArrowArray, pattern: ArrowArray) -> ArrowArray | None:
     layout = layout_of(pattern.as_py()) if isinstance(pattern, late.pa.Scalar) else None
     if layout is None or not layout.has_date or layout.has_time:
         return None

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from kestrel_sql.arrow import late
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import LONG_MAX, LONG_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
@@ -20,7 +21,7 @@ from kestrel_sql.types.time_units import UNIT_MS
 _DEFAULT_ZONE = "GMT"
 
 
-def _added_columns(sign: int, unit: Any, interval: Any, timestamps: Any) -> Any:
+def _added_columns(sign: int, unit: Any, interval: ArrowArray, timestamps: ArrowArray) -> ArrowArray | None:
     if not isinstance(interval, late.pa.Scalar):
         return None
     span = wrap_integer(sign * interval.as_py() * UNIT_MS[unit.as_py()], 64)
@@ -101,7 +102,7 @@ def _fixed_zone(zone: Any) -> int | None:
     return None if found.region is not None else found.fixed * 1_000
 
 
-def _format_columns(timestamps: Any, pattern: Any, zone: Any = None) -> Any:
+def _format_columns(timestamps: ArrowArray, pattern: ArrowArray, zone: ArrowArray = None) -> ArrowArray | None:
     if not all(isinstance(each, late.pa.Scalar) for each in (pattern, zone) if each is not None):
         return None
     layout, offset = any_layout_of(pattern.as_py()), _fixed_zone(zone)
@@ -143,7 +144,7 @@ def timestamptostring(millis: int, pattern: str, zone: str = "UTC") -> str:
     return java_time.format_instant(millis, pattern, zone_of(zone))
 
 
-def _parse_columns(texts: Any, pattern: Any, zone: Any = None) -> Any:
+def _parse_columns(texts: ArrowArray, pattern: ArrowArray, zone: ArrowArray = None) -> ArrowArray | None:
     if not all(isinstance(each, late.pa.Scalar) for each in (pattern, zone) if each is not None):
         return None
     layout, offset = layout_of(pattern.as_py()), _fixed_zone(zone)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
+from kestrel_sql.arrow.late import Late, later
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats import none
+from kestrel_sql.formats.format import UNWRAP, Columns, Format, column_list
+from kestrel_sql.formats.known import none
 from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
+from kestrel_sql.formats.spelling import Spelling, as_text
+from kestrel_sql.java.numbers import java_double, wrap_integer
 from kestrel_sql.java.utf16 import decode_utf8
+from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
 
 
-def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], object], Callable[[Any], bytes]]:
     packer = struct.Struct(layout)
 
     def read(data: bytes) -> Any:
@@ -42,7 +48,7 @@ PRIMITIVES: Mapping[SqlType, tuple[Callable[[bytes], Any], Callable[[Any], bytes
 }
 
 
-def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], Any], Callable[[Any], bytes]]:
+def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], object], Callable[[Any], bytes]]:
     if len(spec.columns) != 1:
         raise FormatError(
             f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, spec.columns))}]"
@@ -90,3 +96,48 @@ def encoder(spec: SerdeSpec) -> Encoder:
             raise ConversionError(str(error), path) from error
 
     return guard_encoder(spec, encode)
+
+
+def _check(columns: Columns) -> str | None:
+    if len(columns) > 1:
+        return f"The 'KAFKA' format only supports a single field. Got: {column_list(columns)}"
+    unsupported = next((column for column in columns if column.type not in PRIMITIVES), None)
+    return f"The 'KAFKA' format does not support type '{base_name(unsupported.type)}'" if unsupported else None
+
+
+def _write_case(spec: SerdeSpec, value: object) -> bytes:
+    sql_type = spec.columns[0].type if spec.columns else BYTES
+    write = PRIMITIVES[sql_type][1]
+    if sql_type == STRING:
+        return write(as_text(value))
+    if sql_type == BYTES:
+        return as_text(value).encode()
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        raise TypeError(f"expected a number, got {value!r}")
+    if sql_type == DOUBLE:
+        return write(float(value))
+    return write(wrap_integer(int(value), 64) if sql_type == BIGINT else value)
+
+
+def _read_case(spec: SerdeSpec, data: bytes) -> Any:
+    sql_type = spec.columns[0].type if spec.columns else BYTES
+    value = PRIMITIVES[sql_type][0](data)
+    if sql_type == DOUBLE:
+        return Decimal(java_double(value))
+    return decode_utf8(value) if sql_type == BYTES else value
+
+
+_BULK = Late("kestrel_sql.formats.bulk.kafka")
+
+FORMAT = Format(
+    name="KAFKA",
+    decoder=decoder,
+    encoder=encoder,
+    bulk_decoder=later(_BULK, "decoder"),
+    bulk_encoder=later(_BULK, "encoder"),
+    spelling=Spelling(_write_case, _read_case),
+    features=frozenset({UNWRAP}),
+    check=_check,
+    supports_key=PRIMITIVES.__contains__,
+    supports_many=False,
+)

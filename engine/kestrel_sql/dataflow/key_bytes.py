@@ -47,7 +47,7 @@ class EncodedKey:
         """Whether two keys have the same bytes if and only if their values are equal."""
         return self._exact
 
-    def __call__(self, key: tuple[Any, ...]) -> bytes:
+    def __call__(self, key: tuple[object, ...]) -> bytes:
         """Serialise a key."""
         if not self._exact:
             return self._written(key)
@@ -58,7 +58,7 @@ class EncodedKey:
             found = self._seen[key] = self._written(key)
         return found
 
-    def many(self, keys: Sequence[tuple[Any, ...] | None]) -> list[bytes | None]:
+    def many(self, keys: Sequence[tuple[object, ...] | None]) -> list[bytes | None]:
         """Serialise many keys; None stays None."""
         if not self._exact:
             return [None if key is None else self._written(key) for key in keys]
@@ -67,7 +67,7 @@ class EncodedKey:
             found = [None if key is None else known or self(key) for key, known in zip(keys, found, strict=True)]
         return found
 
-    def _written(self, key: tuple[Any, ...]) -> bytes:
+    def _written(self, key: tuple[object, ...]) -> bytes:
         if self._encode is None:
             self._encode = encoder(self.spec)
         try:
@@ -75,7 +75,7 @@ class EncodedKey:
         except SerdeError:
             return b"\xff" + dump_state({"key": list(key)})
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return EncodedKey, (self.spec,)
 
 

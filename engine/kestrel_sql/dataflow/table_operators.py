@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.dataflow.keys import key_bytes
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.operators.operator import Operator
-from kestrel_sql.operators.tables.previous_row import Materialise
-from kestrel_sql.operators.tables.queryable import TableStore
+from kestrel_sql.operators.tables.materialise import Materialise
 from kestrel_sql.operators.tables.stream_time import StreamTime
+from kestrel_sql.operators.tables.table_store import TableStore
 
 
 def with_old_rows(query: Query, source: Relation) -> tuple[Operator, Relation]:

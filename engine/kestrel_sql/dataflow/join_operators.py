@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kestrel_sql.dataflow.keys import is_delimited, key_bytes
+from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin

@@ -8,15 +8,6 @@ from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, get_type_hints
 
 from kestrel_sql.plan.step import Step
-from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
-from kestrel_sql.plan.steps.streams import (
-    StreamFilterV1,
-    StreamFlatMapV1,
-    StreamSelectKeyV1,
-    StreamSelectKeyV2,
-    StreamSelectV1,
-)
-from kestrel_sql.plan.steps.tables import TableFilterV1, TableSelectV1
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -45,27 +36,13 @@ def collect_builders(*families: ModuleType) -> Builders:
     return MappingProxyType(table)
 
 
-_ROW_BY_ROW = (
-    StreamFilterV1
-    | StreamFlatMapV1
-    | StreamSelectKeyV1
-    | StreamSelectKeyV2
-    | StreamSelectV1
-    | StreamSinkV1
-    | TableFilterV1
-    | TableSelectV1
-    | TableSinkV1
-)
-"""The steps that get the values of the step before them as they are, without a serde between (rule U4.7)."""
-
-
 def build(step: Step, query: Q, builders: Builders, rescaled: Callable[[Q, R], R]) -> R:
     """Build the steps upstream of `step`, then `step` itself, and return its result.
 
     `rescaled` brings DECIMALs with scales of their own to those of their types.
     """
     inputs = [build(source, query, builders, rescaled) for source in step.upstream]
-    if isinstance(step, _ROW_BY_ROW):
+    if step.row_by_row:
         built: R = builders[type(step)](step, query, *inputs)
         return built
     result: R = builders[type(step)](step, query, *(rescaled(query, each) for each in inputs))

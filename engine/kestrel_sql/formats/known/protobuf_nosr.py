@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from kestrel_sql.arrow.late import Late, later
 from kestrel_sql.formats.connect import read as connect_read
 from kestrel_sql.formats.connect import write as connect_write
 from kestrel_sql.formats.connect.codec import SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema
-from kestrel_sql.formats.protobuf import codec as protobuf
+from kestrel_sql.formats.format import BOTH, Format
+from kestrel_sql.formats.known import protobuf
+from kestrel_sql.formats.properties import NULLABLE, UNWRAP_PRIMITIVES
+from kestrel_sql.formats.protobuf import codec as proto_codec
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
+from kestrel_sql.formats.spelling import Spelling, to_connect
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Struct
 
@@ -37,7 +43,7 @@ def open_spec(spec: SerdeSpec) -> tuple[SchemaCodec, ConnectSchema]:
     text = proto_text.schema_text(
         columns, spec.format.property("fullSchemaName"), spec.format.property("nullableRepresentation")
     )
-    codec = protobuf.open_codec(text, {}, spec.format.property("fullSchemaName"))
+    codec = proto_codec.open_codec(text, {}, spec.format.property("fullSchemaName"))
     return codec, codec.schema.fields[0].schema if is_bare(spec) else codec.schema
 
 
@@ -66,12 +72,39 @@ def encoder(spec: SerdeSpec) -> Encoder:
     """
     codec, schema = open_spec(spec)
     bare, unwrapped = is_bare(spec), spec.unwrapped
-    to_connect = connect_write.row_writer(spec.columns, schema, unwrapped)
+    converted = connect_write.row_writer(spec.columns, schema, unwrapped)
 
     def encode(row: Row) -> bytes | None:
         if unwrapped and row[0] is None:
             return None
-        value = to_connect(row)
+        value = converted(row)
         return codec.write({BARE: value} if bare else value)
 
     return guard_encoder(spec, encode)
+
+
+def _write_case(spec: SerdeSpec, value: object) -> bytes:
+    codec, schema = open_spec(spec)
+    converted = to_connect(schema, value)
+    return codec.write({BARE: converted} if is_bare(spec) else converted)
+
+
+def _read_case(spec: SerdeSpec, data: bytes) -> Any:
+    value = open_spec(spec)[0].read(data)
+    return value[BARE] if is_bare(spec) else value
+
+
+_BULK = Late("kestrel_sql.formats.bulk.protobuf")
+
+FORMAT = Format(
+    name="PROTOBUF_NOSR",
+    decoder=decoder,
+    encoder=encoder,
+    bulk_decoder=later(_BULK, "bare_decoder"),
+    bulk_encoder=later(_BULK, "bare_encoder"),
+    spelling=Spelling(_write_case, _read_case),
+    features=BOTH,
+    properties=frozenset({UNWRAP_PRIMITIVES, NULLABLE}),
+    inheritable=frozenset({UNWRAP_PRIMITIVES, NULLABLE}),
+    check=protobuf.FORMAT.check,
+)

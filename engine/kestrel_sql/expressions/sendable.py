@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.expressions import columns as c
+from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures
 from kestrel_sql.expressions.compiler import Columnar, Options, compile_expression, tabular_body
 from kestrel_sql.functions.bind.nodes import Bound
@@ -30,7 +30,7 @@ class Compiled:
         self._evaluate: Evaluate = compile_expression(bound, options)
         self._written = _written(bound.type)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Compiled, (self.bound, self.options)
 
     @property
@@ -38,7 +38,7 @@ class Compiled:
         """Whether the expression and all its parts have column bodies."""
         return isinstance(self._evaluate, Columnar)
 
-    def arrays(self, columns: Columns, wanted: SqlType | None = None) -> c.Array | None:
+    def arrays(self, columns: Columns, wanted: SqlType | None = None) -> ArrowArray | None:
         """Evaluate the expression over arrays; None if it has to be by values, or `wanted` takes no such array."""
         found = self._evaluate.arrays(columns) if isinstance(self._evaluate, Columnar) else None
         return None if found is None else late.types.in_form_of(found, wanted or self.bound.type)
@@ -68,7 +68,7 @@ def _written(of: SqlType | None) -> Callable[[Any], Any] | None:
             return None
 
 
-def _unless_null(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _unless_null(change: Callable[[Any], object]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else change(value)
 
 
@@ -86,10 +86,10 @@ class TableCall:
         self.bound, self.settings = bound, settings
         self._body: Callable[..., Any] = tabular_body(bound, settings)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TableCall, (self.bound, self.settings)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> Any:
         """Return the list for one row."""
         if any(needed and value is None for needed, value in zip(self.bound.required, arguments, strict=False)):
             raise ValueError("an argument is NULL")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from kestrel_sql.admin.view import Failure
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.log_entries import FATAL
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
-from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import CheckpointError, StatementError
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.queries.execution import Execution

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kestrel_sql.errors import EngineError, QueryError
 from kestrel_sql.functions.declaration import Aggregator
-from kestrel_sql.operators.group import COLUMNS, STATES, Group
+from kestrel_sql.operators.group_state import COLUMNS, STATES, Group
 from kestrel_sql.operators.operator import Value
 
 Columns = tuple[int, ...]
@@ -34,7 +32,7 @@ def result(group: Group, calls: Calls) -> Value:
         raise failure_of(_failing(states, calls), error) from error
 
 
-def _failing(states: list[Any], calls: Calls) -> Aggregator:
+def _failing(states: list[object], calls: Calls) -> Aggregator:
     """The first aggregate whose result fails."""
     for state, (aggregator, _) in zip(states, calls, strict=True):
         try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kestrel_sql.operators.keyed_rows import KeyedRows
-from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State
-from kestrel_sql.operators.row_keys import pack_keys
+from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
+from kestrel_sql.operators.row_keys import pack_keys, restored_row, split_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +40,11 @@ class TableStore:
             passed.append(at if present else None)
         stored.settle(rows.values_at, 0)
         yield results.with_windows(rows.windows)
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the rows of the table."""
+        for packed_key, (value, timestamp) in state.get("rows", {}).items():
+            key, window = split_key(packed_key, windowed[0])
+            row = restored_row(value) or ()
+            row += (None,) * (self.width - len(row))
+            yield StateEntry(part="rows", side=0, key=key, value=row, window=window, timestamp=timestamp)

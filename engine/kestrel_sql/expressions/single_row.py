@@ -8,7 +8,7 @@ from typing import Any
 from kestrel_sql.expressions.columns import Columns, Evaluate, Failures
 
 
-def value_of(evaluate: Evaluate, row: Mapping[str, Any]) -> Any:
+def value_of(evaluate: Evaluate, row: Mapping[str, object]) -> Any:
     """Evaluate a compiled expression over a row by column.
 
     Raises:

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from kestrel_sql.errors import FormatError
+from kestrel_sql.formats.format import UNWRAP, Columns, Format
+from kestrel_sql.formats.properties import DELIMITER
 from kestrel_sql.formats.serde import ConversionError, Decoder, Encoder, Row, SerdeSpec, guard_decoder, guard_encoder
+from kestrel_sql.formats.spelling import TEXT
 from kestrel_sql.java.numbers import fit_decimal, java_double, parse_decimal, parse_double, parse_int, parse_long
 from kestrel_sql.java.utf16 import decode_utf8
+from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Base, Decimal, Primitive, SqlType
 from kestrel_sql.types.time_units import DAY_MS
@@ -20,7 +24,7 @@ DELIMITER_NAMES = {"SPACE": " ", "TAB": "\t"}
 
 def delimiter_of(spec: SerdeSpec) -> str:
     """Return the delimiter of a spec, `,` by default."""
-    delimiter = spec.format.property("delimiter")
+    delimiter = spec.format.property(DELIMITER)
     return "," if delimiter is None else DELIMITER_NAMES.get(delimiter.upper(), delimiter)
 
 
@@ -170,7 +174,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
     return guard_decoder(spec, "Error deserializing delimited", decode)
 
 
-def _read(column: Column, read: Callable[[str], Any], field: str) -> Any:
+def _read(column: Column, read: Callable[[str], object], field: str) -> Any:
     if not field:
         return None
     try:
@@ -202,5 +206,25 @@ def encoder(spec: SerdeSpec) -> Encoder:
     return guard_encoder(spec, encode)
 
 
-def _field(write: Callable[[Any], str], value: Any, first: bool, delimiter: str) -> str:
+def _field(write: Callable[[Any], str], value: object, first: bool, delimiter: str) -> str:
     return "" if value is None else _quote(write(value), first, delimiter)
+
+
+def _check(columns: Columns) -> str | None:
+    unsupported = next((column for column in columns if not isinstance(column.type, Primitive | Decimal)), None)
+    if unsupported is None:
+        return None
+    return f"The 'DELIMITED' format does not support type '{base_name(unsupported.type)}', column: `{unsupported.name}`"
+
+
+FORMAT = Format(
+    name="DELIMITED",
+    decoder=decoder,
+    encoder=encoder,
+    spelling=TEXT,
+    features=frozenset({UNWRAP}),
+    properties=frozenset({DELIMITER}),
+    inheritable=frozenset({DELIMITER}),
+    check=_check,
+    supports_key=lambda sql_type: isinstance(sql_type, Primitive),
+)

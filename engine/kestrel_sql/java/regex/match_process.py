@@ -24,7 +24,7 @@ _idle: list[_Helper] = []
 at_fork_in_child(_idle.clear)
 
 
-def call_in_helper(name: str, arguments: Sequence[Any]) -> tuple[str | None, Any]:
+def call_in_helper(name: str, arguments: Sequence[object]) -> tuple[str | None, Any]:
     """Call a function of `calls`; the name of its failure's class and the message, or None and the result."""
     try:
         helper = _idle.pop()
@@ -58,7 +58,7 @@ class _Helper:
         # Starting takes longer than matching.
         read_line(self._out, None)
 
-    def ask(self, name: str, arguments: Sequence[Any]) -> Any:
+    def ask(self, name: str, arguments: Sequence[object]) -> Any:
         """The answer, None if the process does not give one in time."""
         with suppress(BrokenPipeError):
             self._in.write(json.dumps([name, list(arguments)]).encode() + b"\n")
@@ -79,7 +79,7 @@ def main() -> None:
     """Answer calls, a line of JSON each, until there are no more."""
     # This module is below those of the functions.
     time_limit = import_module("kestrel_sql.java.regex.time_limit")
-    import_module("kestrel_sql.java.regex.calls")
+    import_module("kestrel_sql.java.regex.timed_matching")
     sys.stdout.write("\n")
     sys.stdout.flush()
     for line in sys.stdin:

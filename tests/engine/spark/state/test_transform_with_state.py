@@ -10,9 +10,9 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import Scope, State
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass, Passes
 from kestrel_sql.spark.io.blobs import read_rows, write_rows
-from kestrel_sql.spark.state.host import Host, apply_level
 from kestrel_sql.spark.state.level import Level
 from kestrel_sql.spark.state.packing import pack_batches, unpack_batches
+from kestrel_sql.spark.state.transform_with_state import Host, apply_level
 from tests.engine.operators.row_forms.row_operator import Output
 from tests.engine.operators.row_forms.row_operator import Row as OperatorRow
 from tests.engine.spark.state.level_samples import Summing, batch, level, row

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kestrel_sql.dataflow.keys import is_delimited, key_bytes
+from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import PropertyError, UnsupportedError
 from kestrel_sql.functions.declaration import Aggregate, AggregateCall, Aggregator
 from kestrel_sql.java.numbers import parse_long
-from kestrel_sql.operators.aggregates.groups import Calls, Columns
+from kestrel_sql.operators.aggregates.group_rows import Calls, Columns
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.operators.aggregates.suppress import TableSuppress
 from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAggregate
