@@ -235,7 +235,7 @@ class MemoryEngine:
                 return self._insert(parsed)
             case ControlQuery() as control:
                 self.flush()
-                return self._control(control)
+                return self.control(control)
             case _:
                 self.flush()
                 found = answer_of(parsed, self._view())
@@ -255,7 +255,12 @@ class MemoryEngine:
         self.produce(insert_record(done.insert, self.constants(), self.session.serde(), self.now))
         return message_answer("inserted")
 
-    def _control(self, control: ControlQuery) -> Answer:
+    def control(self, control: ControlQuery) -> Answer:
+        """Terminate, pause or resume a query, whatever it has still to process.
+
+        Raises:
+            StatementError: the query does not exist, or would fail again.
+        """
         refused: list[StatementError] = []
         names = list(self.session.queries) if control.query_id is None else [control.query_id]
         for name in names:

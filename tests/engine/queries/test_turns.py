@@ -64,7 +64,7 @@ def test_a_pull_query_of_many_rows_a_record_ends_in_time() -> None:
     assert isinstance(parsed.statement, Query)
     planned = engine.plan(parsed.statement, engine.session.config, "q")
     with work_limit(0.1), pytest.raises(WorkTimeError):
-        engine.pull(planned, engine.session.config)
+        engine.answer(planned, engine.session.config)
 
 
 def asked(text: str, count: int) -> Answer:
@@ -77,7 +77,7 @@ def asked(text: str, count: int) -> Answer:
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
     assert isinstance(parsed.statement, Query)
     with work_limit(60):
-        return engine.pull(engine.plan(parsed.statement, engine.session.config, "q"), engine.session.config)
+        return engine.answer(engine.plan(parsed.statement, engine.session.config, "q"), engine.session.config)
 
 
 @pytest.mark.rules("R14.6")

@@ -31,11 +31,11 @@ class Slow(Sparkless):
     may: Event = field(default_factory=Event)
     asked: Semaphore = field(default_factory=lambda: Semaphore(0))
 
-    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+    def answer(self, planned: TransientQuery, config: Config, since: int = 0) -> Answer:
         if planned.source == "SLOW":
             self.asked.release()
             self.may.wait(60)
-        return Sparkless.pull(self, planned, config)
+        return Sparkless.answer(self, planned, config, since)
 
 
 @pytest.fixture

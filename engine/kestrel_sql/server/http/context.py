@@ -14,7 +14,8 @@ from kestrel_sql.server.errors import BAD_STATEMENT, TOO_MANY_REQUESTS, ApiError
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.history import History
 from kestrel_sql.server.security.access import Access, Principal
-from kestrel_sql.server.service import Request, Service
+from kestrel_sql.server.service import Request
+from kestrel_sql.server.serving.service import Service
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kestrel_sql.server.service import QueryFigures, Service
+from kestrel_sql.server.service import QueryFigures
+from kestrel_sql.server.serving.service import Service
 
 EVERY_S = 5.0
 _KEPT = 360

@@ -8,7 +8,8 @@ from starlette.responses import RedirectResponse, Response
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
 from kestrel_sql.server.http.answers import json_answer
 from kestrel_sql.server.http.context import context_of
-from kestrel_sql.server.service import Service, State
+from kestrel_sql.server.service import State
+from kestrel_sql.server.serving.service import Service
 
 VERSION = "0.29.0"
 """The release of ksqlDB whose API this is; clients refuse to talk to one that is too old."""

@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from kestrel_sql.queries.metrics import QueryCounts, process_metrics, query_metrics, registry_of
+from kestrel_sql.queries.metrics import process_metrics, query_metrics, registry_of
 from kestrel_sql.server.http.context import Context, context_of, principal_of
 from kestrel_sql.server.service import State
 
@@ -34,17 +34,4 @@ def _collect(context: Context) -> Iterator[Metric]:
     yield CounterMetricFamily("kestrel_clients_dropped", "Clients that were too slow", figures.dropped_clients)
     yield CounterMetricFamily("kestrel_pull_queries", "Pull queries that were answered", figures.pull_queries)
     yield CounterMetricFamily("kestrel_rows_inserted", "Rows of INSERT VALUES and streams", figures.rows_inserted)
-    yield from query_metrics(
-        QueryCounts(
-            id=query.id,
-            state=query.state,
-            rows_in=query.rows_in,
-            rows_out=query.rows_out,
-            bad_records=query.bad_records,
-            late_records=query.late_records,
-            lag=query.lag,
-            batch=query.batch,
-            state_rows=query.state_rows,
-        )
-        for query in figures.queries
-    )
+    yield from query_metrics(figures.queries)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from kestrel_sql.plan.step import Step
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.errors import BAD_STATEMENT, SERVER_ERROR, TOO_MANY_PUSH_QUERIES, ApiError
 from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.session.session import Session
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
 
@@ -42,9 +42,9 @@ class SharedQuery:
 class PushClients(ABC):
     """The clients of one server. They come and go on any thread; subclasses run the queries."""
 
-    def __init__(self, most: int, queue_rows: int) -> None:
-        """Allow `most` clients, and `queue_rows` rows to wait for each."""
-        self._most = most
+    def __init__(self, session: Session, queue_rows: int) -> None:
+        """Allow as many clients as the session says, and `queue_rows` rows to wait for each."""
+        self._most = session.config.integer("ksql.max.push.queries") or 100
         self._queue_rows = queue_rows
         self._lock = threading.Lock()
         self._shared: dict[object, SharedQuery] = {}
@@ -164,6 +164,13 @@ class PushClients(ABC):
                 self.emptied(shared)
 
 
-def is_stateless(step: Step) -> bool:
-    """Whether the rows of a plan do not depend on when its query began."""
-    return all(each.tag in _STATELESS for each in step.steps())
+def from_beginning(config: Config) -> bool:
+    """Whether a push query reads what its topics hold already."""
+    return config["auto.offset.reset"].lower() == "earliest"
+
+
+def shared_key(planned: TransientQuery, config: Config, statement: Query, *, from_now: bool) -> object:
+    """What clients have in common that share a query; one from the beginning, or with state, is for one client."""
+    if from_now and all(step.tag in _STATELESS for step in planned.plan.physical_plan.steps()):
+        return format_statement(replace(statement, limit=None)), tuple(sorted(config.items()))
+    return planned.plan.query_id

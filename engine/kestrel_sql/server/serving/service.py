@@ -1,4 +1,4 @@
-"""An engine behind the HTTP API (`Service`).
+"""An engine behind the HTTP API.
 
 Three kinds of threads work beside the event loop: the engine's, which runs commands and, between them, one piece of one
 query at a time; those that answer pull queries from the last batch while the engine works on the next; and a few that
@@ -66,7 +66,7 @@ _COMMAND_TIMEOUT_S = 5.0
 _T = TypeVar("_T")
 
 
-class ServedService:
+class Service:
     """Serves one engine."""
 
     def __init__(self, make: Callable[[Callable[[], None]], Backend], traces: Traces, host: str) -> None:
