@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -156,11 +157,8 @@ class MemoryEngine:
         found = self.look_up(planned, since)
         if isinstance(found, Answer):
             return found
-        execution = self._open(self.run_of(planned, config))
-        try:
+        with closing(self._open(self.run_of(planned, config))) as execution:
             return answer_with(planned, self._rows(planned, execution, found))
-        finally:
-            execution.close()
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
         """Return the answer of a query if state has it, or else the records over which the query must run.

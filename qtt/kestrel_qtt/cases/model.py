@@ -238,6 +238,14 @@ class Case:
         return f"{self.file}:{self.line}: {self.name}, statement {index + 1}, line {line}:{column}"
 
     @property
+    def outputs_by_topic(self) -> dict[str, list[OutputRecord]]:
+        """The expected records of each topic that has some."""
+        topics: dict[str, list[OutputRecord]] = {}
+        for record in self.outputs or ():
+            topics.setdefault(record.topic, []).append(record)
+        return topics
+
+    @property
     def is_exact(self) -> bool:
         """Say whether fractions are compared with their scale."""
         return str(self.properties.get("use.exact.numeric.comparison", True)).lower() != "false"
@@ -322,6 +330,12 @@ class Produced:
     serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
     silence: tuple[str, ...] = ()
     event_times: tuple[int | None, ...] = ()
+
+    @property
+    def compared(self) -> dict[str, tuple[ActualRecord, ...]]:
+        """The records of all topics but internal ones."""
+        internal = {topic.name for topic in self.topics if topic.internal}
+        return {topic: records for topic, records in self.records.items() if topic not in internal}
 
 
 @dataclass(frozen=True, slots=True)

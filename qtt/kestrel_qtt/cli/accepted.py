@@ -38,12 +38,10 @@ def differences_of(case: Case, outcome: Produced) -> Iterator[Difference]:
 
 
 def _record_differences(case: Case, outcome: Produced) -> Iterator[RecordDifference]:
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    outputs = case.outputs or ()
-    topics = dict.fromkeys([*(r.topic for r in outputs), *(t for t in outcome.records if t not in internal)])
-    for topic in topics:
-        expected = [record for record in outputs if record.topic == topic]
-        yield from topic_differences(topic, expected, outcome.records.get(topic, ()), Comparison.of(case))
+    expected = case.outputs_by_topic
+    for topic in {**expected, **outcome.compared}:
+        written = outcome.records.get(topic, ())
+        yield from topic_differences(topic, expected.get(topic, ()), written, Comparison.of(case))
 
 
 def text_of(difference: Difference, file: Path) -> str:

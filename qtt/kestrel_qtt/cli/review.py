@@ -24,6 +24,7 @@ from kestrel_qtt.cli.run import (
     add_selection,
     load_cases,
     outcomes_of,
+    plain_console,
     report_errors,
     selected,
 )
@@ -65,7 +66,7 @@ class Review:
     def _open(self, case: Case, outcome: Outcome) -> None:
         (proposal,) = propose([(case, outcome)])
         records = "\n".join(f"  {record}" for record in proposal.records) or "  no record"
-        self.out.print(f"{case.id} leaves its outputs out; it wrote\n{records}", markup=False, highlight=False)
+        self.out.print(f"{case.id} leaves its outputs out; it wrote\n{records}")
         if self._decide(case):
             fill_in(case.file, [proposal])
 
@@ -75,7 +76,7 @@ class Review:
             self.out.print(coloured(failure_text(judge(case, outcome))))
             self._decide(case, may_accept=False)
             return
-        self.out.print(f"{case.id} ({case.file}:{case.line})", markup=False, highlight=False)
+        self.out.print(f"{case.id} ({case.file}:{case.line})")
         accepted: list[Difference] = []
         try:
             for each in found:
@@ -117,14 +118,14 @@ def open_editor(file: Path, line: int) -> None:
 def add_review(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt review`."""
     text = "walk through the differences of cases, and accept what was written"
-    command = add_command(commands, "review", text, examples)
+    command = add_command(commands, "review", text, examples, review_command)
     add_selection(command)
     add_carrier(command, "spark")
 
 
 def review_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt review`: run the cases, and ask about each difference."""
-    out = Console(soft_wrap=True)
+    out = plain_console()
     if not sys.stdin.isatty():
         Console(stderr=True).print("qtt: review asks questions and needs a terminal; `qtt approve` is for scripts")
         return ExitCode.USAGE

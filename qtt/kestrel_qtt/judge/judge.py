@@ -12,7 +12,6 @@ from kestrel_qtt.cases.model import (
     ExpectedException,
     Failed,
     Outcome,
-    OutputRecord,
     Produced,
     Rejected,
     Result,
@@ -126,9 +125,7 @@ def _produced(case: Case, produced: Produced) -> str:
 
 
 def _topics(case: Case, produced: Produced) -> Iterator[str]:
-    expected: dict[str, list[OutputRecord]] = {}
-    for record in case.outputs or ():
-        expected.setdefault(record.topic, []).append(record)
+    expected = case.outputs_by_topic
     for topic, records in expected.items():
         actual = produced.records.get(topic, ())
         found = topic_differences(topic, records, actual, Comparison.of(case))
@@ -140,7 +137,6 @@ def _topics(case: Case, produced: Produced) -> Iterator[str]:
 
 def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
     """Check that a sink topic that no output names is empty."""
-    free = named | {topic.name for topic in produced.topics if topic.internal}
-    for topic, records in produced.records.items():
-        if records and topic not in free:
+    for topic, records in produced.compared.items():
+        if records and topic not in named:
             yield f"topic {topic}: no records expected, {len(records)} written, the first: {record_text(records[0])}"

@@ -99,18 +99,15 @@ def _records(result: Result, inputs: dict[int, int]) -> dict[str, Any]:
     case, outcome, reason = result.case, result.outcome, f"\n{result.reason}\n"
     if not isinstance(outcome, Produced):
         return {"outputs": [], "differences": [], "reason": result.reason}
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    expected = case.outputs or ()
-    topics = dict.fromkeys([*(r.topic for r in expected), *(t for t in outcome.records if t not in internal)])
+    expected = case.outputs_by_topic
     outputs: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = []
-    for topic in topics:
+    for topic in {**expected, **outcome.compared}:
         written = outcome.records.get(topic, ())
         rows = {id(record): len(outputs) + number for number, record in enumerate(written)}
         outputs += [_output(topic, record, inputs) for record in written]
-        if case.outputs is not None and (not case.tolerant or any(record.topic == topic for record in expected)):
-            wanted = [record for record in expected if record.topic == topic]
-            differences = topic_differences(topic, wanted, written, Comparison.of(case))
+        if case.outputs is not None and (not case.tolerant or topic in expected):
+            differences = topic_differences(topic, expected.get(topic, ()), written, Comparison.of(case))
             found += [_difference(each, case, rows.get(id(each.actual))) for each in differences]
             for text in difference_texts(topic, differences, case.file):
                 reason = reason.replace(f"\n{text}\n", "\n", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -207,11 +207,8 @@ def _good(messages: Iterable[Message]) -> Iterator[Message]:
 
 @contextmanager
 def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
-    consumer = Consumer(config.client() | dict(READER))
-    try:
+    with closing(Consumer(config.client() | dict(READER))) as consumer:
         yield consumer
-    finally:
-        consumer.close()
 
 
 @contextmanager

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from threading import Lock
 
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.fused import run_jobs
-from kestrel_qtt.drivers.memory import Memory
-from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.records.run import CaseJob, CaseTopics
+from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTopics:
-    """Needs nothing but a runner over memory streams."""
+class MemoryTopics(CaseTopics):
+    """Needs nothing but a runner over memory streams, which starts Spark with the first queries."""
 
-    memory: Memory
-    can_share: bool = True
-    carrier: str = "spark"
-    can_fork: bool = False
+    can_share = True
 
-    def begin(self, runs: Sequence[CaseRun]) -> None:
-        """Do nothing: cases hold their inputs."""
+    def __init__(self) -> None:
+        self._runner: GroupRunner | None = None
+        self._opening = Lock()
 
     def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
         """Run the queries, as few Spark queries as possible."""
@@ -31,23 +29,18 @@ class MemoryTopics:
 
     def _run(self, pipeline: Pipeline, jobs: Sequence[CaseJob], cut: Cut) -> list[Output]:
         """Feed each query its records, cut into micro-batches as asked."""
+        with self._opening:
+            runner = self._runner = self._runner or GroupRunner(open_case_session())
         tasks = {job.number: job.tasks() for job in jobs}
-        written: list[Output] = self.memory.runner().run_group(
+        return runner.run_group(
             pipeline,
             [job.feed for job in jobs],
             cut,
             queries=[job.number for job in jobs],
             tasks=[tasks[number] for number in sorted(tasks)],
         )
-        return written
-
-    def collect(self, job: CaseJob, output: Output) -> None:
-        """Hand what a query wrote to its case."""
-        job.case_run.collect(output)
-
-    def end(self, runs: Sequence[CaseRun]) -> None:
-        """Do nothing: nothing was made."""
 
     def close(self) -> None:
         """Close the runner."""
-        self.memory.close()
+        if self._runner is not None:
+            self._runner.close()

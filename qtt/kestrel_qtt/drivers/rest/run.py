@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import actual_records, input_records
-from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.partitions import PARTITIONS, Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.rest.answers import admin_answer
@@ -92,7 +92,7 @@ def answered(
 def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
     """Return a session for a case, the partitions of its topics, and how many the widest declared one has."""
     base = {**BASE_PROPERTIES, **(NO_CACHE if case.ksqldb else {})}
-    session = Session(config=properties_config(dict(case.properties), base), functions=functions_of(case))
+    session = Session(config=properties_config(dict(case.properties), base), functions=functions_from(case.functions))
     declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
     partitions = Partitions(session, declared, named, others=PARTITIONS)
     return session, partitions, max(declared.values(), default=PARTITIONS)
