@@ -47,7 +47,8 @@ from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, broker_server, memory_server
-from kestrel_sql.server.security.open import SecuritySettings, hash_password
+from kestrel_sql.server.security.open import SecuritySettings
+from kestrel_sql.server.security.users import hash_password
 from kestrel_sql.server.service import State
 from kestrel_sql.server.serving.scripts import ServedScript
 from kestrel_sql.server.traces import Traces, open_traces

@@ -9,7 +9,7 @@ from pathlib import Path
 from kestrel_qtt.cases.model import Case, CaseFileError, Outcome, Produced
 from kestrel_qtt.cases.read_json import item_span, read_json
 from kestrel_qtt.cases.read_yaml import parse_yaml
-from kestrel_qtt.judge.record_json import record_json
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.load import load
 
 

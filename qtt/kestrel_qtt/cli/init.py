@@ -1,8 +1,9 @@
-"""The command `qtt init`: begin a project with a script, three cases and their configuration."""
+"""The commands `qtt init`, which begins a project with a script, cases and configuration, and `qtt schema`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -104,4 +105,24 @@ def init_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
         f"\nnext: {where}qtt run cases     three cases pass\n"
         "then write > instead of >= in app.sql, and run them again: the second case shows the difference",
     )
+    return ExitCode.OK
+
+
+HOW = """qtt: this is the JSON schema of case files. To let an editor complete and check them:
+  qtt schema > case.schema.json
+  YAML  begin a file with  # yaml-language-server: $schema=case.schema.json
+  JSON  begin a file with  "$schema": "case.schema.json"
+VS Code needs the extension YAML of Red Hat; IntelliJ and Neovim (yaml-language-server) read the same line."""
+
+
+def add_schema(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt schema`."""
+    text = "print the JSON schema of case files, and say how an editor takes it"
+    add_command(commands, "schema", text, f"{HOW}\n\n{examples}", schema_command)
+
+
+def schema_command(_: argparse.Namespace, __: OpenDriver) -> ExitCode:
+    """`qtt schema`: the schema goes to standard output, the explanation to standard error."""
+    sys.stdout.write(schema_text())
+    plain_console(stderr=True).print(HOW)
     return ExitCode.OK

@@ -17,7 +17,7 @@ from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
 from kestrel_qtt.cli.coverage import add_coverage
-from kestrel_qtt.cli.init import add_init
+from kestrel_qtt.cli.init import add_init, add_schema
 from kestrel_qtt.cli.mutate import add_mutate
 from kestrel_qtt.cli.plans import add_plans
 from kestrel_qtt.cli.record import add_record
@@ -39,7 +39,6 @@ from kestrel_qtt.cli.run import (
     run_loaded,
     selected,
 )
-from kestrel_qtt.cli.schema import add_schema
 from kestrel_qtt.cli.shrink import add_shrink
 from kestrel_qtt.cli.warm import add_warm
 from kestrel_qtt.cli.watch import add_watch

@@ -28,7 +28,7 @@ from kestrel_qtt.cli.run import (
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.report.findings import Finding, write_findings
+from kestrel_qtt.report.html import Finding, write_findings
 from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 

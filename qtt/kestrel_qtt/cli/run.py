@@ -20,8 +20,7 @@ from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
-from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
+from kestrel_qtt.report.text import Summary, coloured, failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases, run_group
 
 

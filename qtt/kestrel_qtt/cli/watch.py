@@ -26,8 +26,7 @@ from kestrel_qtt.cli.run import (
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import forget_functions
 from kestrel_qtt.load import Loaded
-from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import failure_text, summarise, watched
+from kestrel_qtt.report.text import coloured, failure_text, summarise, watched
 from kestrel_qtt.runner import run_cases
 
 INTERVAL = 0.3

@@ -12,8 +12,8 @@ from kestrel_qtt.cases.decode import output_of
 from kestrel_qtt.cases.model import Case, ExpectedLog, Json, OutputRecord, Produced, Result, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.driver import Driver, PlanningDriver, RunOptions
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.plan_commands.oracle import OracleError, ask
 from kestrel_qtt.plan_commands.record import Findings
 from kestrel_qtt.plans.store import PlanStoreError, StoredPlan, amend, excuse, load_stored, plan_at

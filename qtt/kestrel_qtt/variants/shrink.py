@@ -22,9 +22,9 @@ from kestrel_qtt.cases.model import (
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences
-from kestrel_qtt.judge.record_json import record_json
-from kestrel_qtt.variants.drafts import Draft
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.variants.reductions import (
+    Draft,
     Reduction,
     reductions,
     smaller_statements,

@@ -25,7 +25,8 @@ from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
-from kestrel_sql.server.security.open import SecuritySettings, hash_password
+from kestrel_sql.server.security.open import SecuritySettings
+from kestrel_sql.server.security.users import hash_password
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
 from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server

@@ -30,8 +30,7 @@ from kestrel_sql.kafka.source.source import open_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
-from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, from_beginning, shared_key
-from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, Subscriber, from_beginning, shared_key
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
 from kestrel_sql.spark.io.arrow_passes import Batches

@@ -12,8 +12,7 @@ from kestrel_sql.queries.served_engine import PushQuery, ServedEngine
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
 from kestrel_sql.server.secrets import told
-from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, from_beginning, shared_key
-from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, Subscriber, from_beginning, shared_key
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
 

@@ -41,12 +41,12 @@ from kestrel_sql.server.service import (
     CommandStatus,
     Figures,
     PrintedTopic,
+    QueryFigures,
     Request,
     RowStream,
     State,
 )
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.figures import query_figures
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.queries import Queries
 from kestrel_sql.server.serving.statements import Statements, is_command, opens
@@ -356,3 +356,32 @@ class Service:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
             raise ApiError(NOT_READY, "Spark did not start; see the server's log")
+
+
+def query_figures(engine: Backend, lines: Mapping[str, int]) -> list[QueryFigures]:
+    """The figures of all persistent queries, whose statements stand on these lines; any thread may ask."""
+    view, progress, lags, batches = engine.view(), engine.progress(), engine.lags(), engine.batches()
+    figures = []
+    for query in [*engine.session.queries.values()]:
+        batch, state_rows = batches.get(query.id, (None, None))
+        rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
+        figures.append(
+            QueryFigures(
+                id=query.id,
+                state=view.state(query),
+                statement=query.statement_text,
+                line=lines.get(query.id),
+                sources=query.plan.sources,
+                sink=query.plan.sink,
+                rows_in=rows_in,
+                rows_out=rows_out,
+                lag=lag,
+                lags=lags.get(query.id, {}),
+                bad_records=engine.errors.bad.counts[query.id],
+                late_records=engine.errors.bad.late[query.id],
+                error=error,
+                batch=batch,
+                state_rows=state_rows,
+            )
+        )
+    return figures

@@ -14,8 +14,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.fused import run_jobs
-from kestrel_qtt.drivers.kafka.order import in_expected_order
-from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, misplaced
+from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, in_expected_order, misplaced
 from kestrel_qtt.drivers.kafka.runner import FusedQuery, FusedRunner
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
 from kestrel_qtt.drivers.records.run import CaseJob, CaseRun, CaseTopics
