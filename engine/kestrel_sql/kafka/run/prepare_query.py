@@ -5,8 +5,10 @@ Checks its topics against broker and checkpoint, builds its pipeline, and fixes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
 
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError
@@ -25,7 +27,9 @@ from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
+from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
+from kestrel_sql.spark.state.row_counts import PageId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,20 @@ class Prepared:
     is_new: bool
     replaces: StoredQuery | None = None
     """The query in the checkpoint whose state it does not take."""
+
+    def check(self, folder: CheckpointFolder, open_spark: Callable[[], SparkSession] | None) -> Mapping[PageId, int]:
+        """Check its checkpoint, the state only with Spark, and return the rows in each page of the state."""
+        stored = self.stored
+        return check_start(
+            open_spark,
+            self.pipeline,
+            folder.folder_of(stored),
+            pages=stored.pages,
+            has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
+            tasks=self.pipeline.tasks(stored.partitions),
+            replaced=self.named.replaces,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
