@@ -74,9 +74,8 @@ request for as long as all records and rows of state in memory take, comes after
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
-    """Declare the command."""
-    parser = commands.add_parser("serve", help="answer ksqlDB's HTTP API, and show a page at /ui")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     add = parser.add_argument
     listen = "where to listen (127.0.0.1:8088)"
     add("--listen", type=address_option, metavar="[HOST:]PORT", default="127.0.0.1:8088", help=listen)

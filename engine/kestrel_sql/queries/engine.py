@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -71,23 +71,10 @@ class MemoryEngine:
             self.session, self.broker, self._open, by_time=self.by_time, log=self.log, log_stream=stream
         )
 
-    @property
-    def paused(self) -> set[str]:
-        """The ids of the paused queries."""
-        return self.queries.paused
-
     def close(self) -> None:
         """Stop the queries and remove what is left of them."""
         self.queries.close()
         self.carrier.close()
-
-    def parse(self, text: str) -> tuple[ParsedStatement, ...]:
-        """Parse a script.
-
-        Raises:
-            SqlSyntaxError: the script has a syntax error; has its position.
-        """
-        return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
         """Execute a statement and return its answer.
@@ -111,21 +98,6 @@ class MemoryEngine:
         """Let every persistent query process its new records, in the order of their statements."""
         for running in self.queries.due():
             self.queries.advance(running)
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Return rows in, rows out, lag in records and error of every query."""
-        return self.queries.progress()
-
-    def errors(self) -> Mapping[str, str]:
-        """Return what has stopped each query that failed, by query."""
-        return self.queries.errors()
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the number of records that every query has not processed yet, by topic.
-
-        May be called while the engine works.
-        """
-        return self.queries.lags()
 
     def constants(self) -> Constants:
         """Return the evaluator of constant expressions."""
@@ -343,7 +315,7 @@ class MemoryEngine:
             broker=self.broker,
             paused=frozenset(self.queries.paused),
             failed=self.queries.failures(),
-            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
+            counts={name: (each[0], each[1]) for name, each in self.queries.progress().items()},
             wait=self._wait,
         )
 

@@ -42,11 +42,8 @@ class ServedEngine(MemoryEngine):
     """Executes statements with the settings of each request.
 
     One thread calls `scoped`, `define`, `control`, `advance` and `advance_push`. Others may call `plan`, `answer`,
-    `take_log`, `lags` and `progress` at the same time.
+    `take_log` and what `queries` says of them at the same time.
     """
-
-    def start(self) -> None:
-        """Do what must be done before the first query: nothing, as queries run in this process."""
 
     @contextmanager
     def scoped(self, config: Config, variables: dict[str, str]) -> Iterator[None]:

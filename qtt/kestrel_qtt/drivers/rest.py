@@ -189,7 +189,7 @@ def _execute(run: RestRun) -> model.Rejected | None:
     index = 0
     for text in ("\n".join(texts[:first]), *texts[first:]):
         try:
-            statements = run.engine.parse(text)
+            statements = run.engine.session.parse(text)
         except SqlSyntaxError as error:
             return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
         for at, parsed in enumerate(statements):

@@ -34,7 +34,7 @@ class MemoryBackend(Backend):
     def __init__(self, engine: ServedEngine, queue_rows: int, wake: Callable[[], None]) -> None:
         """Start nothing; `wake` tells the engine's thread that there is work."""
         self._pushes = Pushes(engine, queue_rows, wake)
-        super().__init__(engine, ErrorLog(engine.session), engine.paused, self._pushes)
+        super().__init__(engine, ErrorLog(engine.session), engine.queries.paused, self._pushes)
         self._engine = engine
         self._wake = wake
         self._active = False
@@ -42,7 +42,6 @@ class MemoryBackend(Backend):
 
     def start(self) -> None:
         """Let queries process what arrives."""
-        self._engine.start()
         self._active = True
 
     def stop(self) -> None:
@@ -142,7 +141,7 @@ class MemoryBackend(Backend):
 
     def lags(self) -> Mapping[str, Mapping[str, int]]:
         """The records that every query has still to process, by topic."""
-        return self._engine.lags()
+        return self._engine.queries.lags()
 
     def is_settled(self, since: float) -> bool:
         """Whether all queries have processed what is in their topics, apart from those that are paused or failed."""
@@ -152,4 +151,4 @@ class MemoryBackend(Backend):
 
     def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
         """Rows in, rows out, lag in records and error of every query."""
-        return self._engine.progress()
+        return self._engine.queries.progress()
