@@ -205,10 +205,8 @@ def _good(messages: Iterable[Message]) -> Iterator[Message]:
             raise KafkaException(error)
 
 
-@contextmanager
-def _consumer(config: KafkaConfig) -> Iterator[Consumer]:
-    with closing(Consumer(config.client() | dict(READER))) as consumer:
-        yield consumer
+def _consumer(config: KafkaConfig) -> closing[Consumer]:
+    return closing(Consumer(config.client() | dict(READER)))
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ class BrokerBackend(Backend):
         place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
         errors, asking = self._queries.errors, BrokerAsking(session=session, config=run.config, table_of=self._table)
         self._pushes = BrokerPushes(run.config, session, place, errors.note, settings.push_queue_rows)
-        super().__init__(asking, errors, self._queries.paused, self._pushes)
+        super().__init__(asking, errors, self._queries, self._pushes)
         self._rows: RowProducer | None = None
         self._topic = CommandTopic(run.config, session.config["ksql.service.id"])
         self._topic.open()
@@ -162,11 +162,11 @@ class BrokerBackend(Backend):
             session=self.session,
             base=self.base,
             broker=BrokerTopics(self._config, self._offsets),
-            paused=frozenset(self.paused),
+            paused=frozenset(self._queries.paused),
             failed=self._queries.failures(),
             starting=self._queries.starting(),
             offsets=self._queries.read_to,
-            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
+            counts={name: (each[0], each[1]) for name, each in self._queries.progress().items()},
             wait=partial(time.sleep, _MOMENT_S),
         )
 
@@ -256,22 +256,6 @@ class BrokerBackend(Backend):
         offset = self._topic.write(TERMINATE_ID, TERMINATE_CLUSTER, settings, None)
         self._end_service(topics)
         return offset
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-        return self._queries.lags()
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
-        return self._queries.progress()
-
-    def batches(self) -> Mapping[str, tuple[int, int]]:
-        """The last batch of every query that has completed one, and its rows of state."""
-        return self._queries.batches()
-
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
-        return self._queries.is_settled(since)
 
     def _table(self, source: Source) -> TopicTable | None:
         topic = self._queries.table(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ class MemoryBackend(Backend):
     def __init__(self, engine: ServedEngine, queue_rows: int, wake: Callable[[], None]) -> None:
         """Start nothing; `wake` tells the engine's thread that there is work."""
         self._pushes = Pushes(engine, queue_rows, wake)
-        super().__init__(engine, ErrorLog(engine.session), engine.queries.paused, self._pushes)
+        super().__init__(engine, ErrorLog(engine.session), engine.queries, self._pushes)
         self._engine = engine
         self._wake = wake
         self._active = False
@@ -59,8 +59,8 @@ class MemoryBackend(Backend):
             return False
         waiting: list[Callable[[], None]] = [
             lambda name=name: self._advance(name)  # type: ignore[misc]
-            for name, (_, _, lag, error) in self.progress().items()
-            if lag and not error and name not in self.paused
+            for name, (_, _, lag, error) in self.queries.progress().items()
+            if lag and not error and name not in self.queries.paused
         ]
         waiting += self._pushes.work()
         if not waiting:
@@ -138,17 +138,3 @@ class MemoryBackend(Backend):
         self.is_terminated = True
         self.sequence += 1
         return self.sequence
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-        return self._engine.queries.lags()
-
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what is in their topics, apart from those that are paused or failed."""
-        return not any(
-            lag and not error and name not in self.paused for name, (_, _, lag, error) in self.progress().items()
-        )
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
-        return self._engine.queries.progress()

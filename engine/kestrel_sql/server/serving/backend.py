@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
@@ -41,6 +42,24 @@ class Written:
     error: EngineError | None = None
 
 
+class Queries(Protocol):
+    """The persistent queries of an engine; `paused` has the ids of those that are paused. Any thread may ask."""
+
+    paused: set[str]
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic."""
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query that has completed one since the start, and its rows of state."""
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
+
+
 class Backend(ABC):
     """An engine. One thread calls `start`, `command`, `step` and `terminate`; any thread may call the others."""
 
@@ -59,12 +78,12 @@ class Backend(ABC):
     done: Sequence[str] = ()
     """What earlier starts have done, and this one must not do again."""
 
-    def __init__(self, asking: MemoryEngine, errors: ErrorLog, paused: set[str], pushes: PushClients) -> None:
+    def __init__(self, asking: MemoryEngine, errors: ErrorLog, queries: Queries, pushes: PushClients) -> None:
         """Begin with the settings of the session.
 
-        `asking` plans and answers queries, `errors` is the processing log, `paused` has the ids of the paused queries.
+        `asking` plans and answers queries, `errors` is the processing log.
         """
-        self.asking, self.errors, self.paused, self.pushes = asking, errors, paused, pushes
+        self.asking, self.errors, self.queries, self.pushes = asking, errors, queries, pushes
         self.session = asking.session
         self.base = self.config = asking.session.config
         """The settings of the start, and those under which a request starts, as ALTER SYSTEM changed them."""
@@ -78,10 +97,6 @@ class Backend(ABC):
     def look_up(self, planned: TransientQuery) -> LookUp | None:
         """Return what answers a planned pull query for any constant; None if only `pull` answers it."""
         return None
-
-    def batches(self) -> Mapping[str, tuple[int, int]]:
-        """The last batch of every query that has completed one since the start, and its rows of state."""
-        return {}
 
     def now(self) -> int:
         """The time in ms."""
@@ -155,15 +170,3 @@ class Backend(ABC):
         Raises:
             EngineError: the command is not durable; nothing has changed.
         """
-
-    @abstractmethod
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-
-    @abstractmethod
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what was in their topics at a time (monotonic, s); any thread may ask."""
-
-    @abstractmethod
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""

@@ -158,7 +158,7 @@ class Queries:
 
     def _staleness(self) -> Mapping[str, str]:
         """How many records the queries have still to process that the answer does not know of."""
-        waiting = sum(sum(lags.values()) for lags in self.engine.lags().values())
+        waiting = sum(sum(lags.values()) for lags in self.engine.queries.lags().values())
         return MappingProxyType({"kestrel-lag-records": str(waiting)})
 
     async def _push(self, request: Request, statement: Query, number: int, told: _Told) -> RowStream:

@@ -333,7 +333,7 @@ class Service:
 
     def is_settled(self, since: float) -> bool:
         """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
-        return self._started.done() and self._engine.is_settled(since)
+        return self._started.done() and self._engine.queries.is_settled(since)
 
     def figures(self) -> Figures:
         """Everything that is counted."""
@@ -360,7 +360,8 @@ class Service:
 
 def query_figures(engine: Backend, lines: Mapping[str, int]) -> list[QueryFigures]:
     """The figures of all persistent queries, whose statements stand on these lines; any thread may ask."""
-    view, progress, lags, batches = engine.view(), engine.progress(), engine.lags(), engine.batches()
+    view, queries = engine.view(), engine.queries
+    progress, lags, batches = queries.progress(), queries.lags(), queries.batches()
     figures = []
     for query in [*engine.session.queries.values()]:
         batch, state_rows = batches.get(query.id, (None, None))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kestrel_qtt.drivers.cut import Cut
-from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.records.memory_topics import GroupRunner
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.dataflow.run import QueryRun
 from kestrel_sql.queries.engine import MemoryEngine
