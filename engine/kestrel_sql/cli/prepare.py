@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from rich.console import Console
-from rich.text import Text
 
+from kestrel_sql.cli.render import warn
 from kestrel_sql.kafka.connector.jars import s3_jars
 from kestrel_sql.kafka.connector.prepare import prepare
 
@@ -27,6 +27,6 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
     with errors.status("starting Spark once, for its classes"):
         if arguments.s3:
             s3_jars()
-        path = prepare(lambda note: errors.print(Text(note, "yellow"), soft_wrap=True))
+        path = prepare(warn(errors))
     out.print(f"the connector's jars are here, and the classes of Spark are in {path}", highlight=False, soft_wrap=True)
     return 0

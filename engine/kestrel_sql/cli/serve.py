@@ -18,7 +18,6 @@ from types import FrameType
 
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.text import Text
 
 from kestrel_sql.admin.connect import SKIP
 from kestrel_sql.admin.shown import shown
@@ -34,7 +33,7 @@ from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options, add_script_options
 from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
-from kestrel_sql.cli.render import Display, show_error
+from kestrel_sql.cli.render import Display, show_error, warn
 from kestrel_sql.cli.usage import address_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -257,11 +256,7 @@ def _server(
     if not wants_broker(arguments):
         session = Session(config=config, registry=memory_registry_of(arguments), functions=functions)
         return memory_server(ServedEngine(session, by_time=True, topics=TopicRule.BROKER), settings)
-    run = run_settings(arguments)
-
-    def say(sentence: str) -> None:
-        errors.print(Text(sentence, "yellow"), soft_wrap=True)
-
+    run, say = run_settings(arguments), warn(errors)
     connect(run.config, say, run.patience, threading.Event())
     session = Session(config=config, registry=registry_of(arguments), functions=functions)
     return broker_server(

@@ -85,14 +85,10 @@ class Pushes(PushClients):
         ]
 
     def _has_input(self, shared: MemoryPush) -> bool:
-        position = shared.since if shared.push is None else shared.push.position
-        return not shared.failed and self._engine.broker.waiting(self._topics(shared), position) > 0
-
-    def _topics(self, shared: MemoryPush) -> list[str]:
-        if shared.push is not None:
-            return shared.push.topics
-        sources = self._engine.session.catalog.sources
-        return [sources[name].topic for name in shared.planned.plan.sources if name in sources]
+        push, engine = shared.push, self._engine
+        topics = engine.queries.topics_of(shared.planned.plan) if push is None else push.topics
+        position = shared.since if push is None else push.position
+        return not shared.failed and engine.broker.waiting(topics, position) > 0
 
     def _advance(self, shared: MemoryPush) -> None:
         try:
