@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kestrel_qtt.drivers.cut import Cut
-from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.records.memory_topics import GroupRunner
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline

@@ -117,7 +117,7 @@ class Engine:
             EngineError: a statement is refused, or the query that it asks fails; earlier statements stay done.
         """
         answer = Answer()
-        for parsed in self.memory.parse(text):
+        for parsed in self.memory.session.parse(text):
             answer = self.memory.execute(parsed)
         self._write_feeds()
         return _result(answer)

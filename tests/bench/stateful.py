@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.records.memory_topics import GroupRunner
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.arrow.types import to_arrow
-from kestrel_sql.dataflow.run import QueryRun
+from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.expressions.columns import Columns, lazy_columns
-from kestrel_sql.expressions.compiled import Compiled
+from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.operators.aggregates import folding
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.session.session import Session

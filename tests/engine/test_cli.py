@@ -21,9 +21,8 @@ from rich.console import Console
 
 from kestrel_sql.admin.answer import table
 from kestrel_sql.cli.client_commands import ClientCommands
-from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.prompt import prompt_session, run_shell
+from kestrel_sql.cli.prompt import SqlCompleter, prompt_session, run_shell
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import Display, Form, shown, to_json
 from kestrel_sql.cli.texts import is_complete, run_text
@@ -199,7 +198,7 @@ def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> 
     file.write_text(text, encoding="utf-8")
     inputs = Inputs({"t": [file]})
     assert inputs.feed(engine) == 0
-    for parsed in engine.parse(STREAM):
+    for parsed in engine.session.parse(STREAM):
         engine.execute(parsed)
     assert inputs.feed(engine) == count
     assert inputs.feed(engine) == 0
@@ -231,7 +230,7 @@ def test_inputs(engine: MemoryEngine, tmp_path: Path, text: str, count: int) -> 
 def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text, encoding="utf-8")
-    for parsed in engine.parse(STREAM):
+    for parsed in engine.session.parse(STREAM):
         engine.execute(parsed)
     with pytest.raises(EngineError) as refused:
         Inputs({"t": [file]}).feed(engine)
@@ -244,7 +243,7 @@ def test_inputs_that_cannot_be_read(engine: MemoryEngine, tmp_path: Path, text: 
 def test_bare_values(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
     file = tmp_path / "x.json"
     file.write_text(text, encoding="utf-8")
-    for parsed in engine.parse(STREAM):
+    for parsed in engine.session.parse(STREAM):
         engine.execute(parsed)
     assert Inputs({"t": [file]}, InputShape.PLAIN).feed(engine) == 2
     assert [record.key for record in engine.broker.records("t")] == [None, None]
@@ -254,7 +253,7 @@ def test_bare_values(engine: MemoryEngine, tmp_path: Path, text: str) -> None:
 def test_a_table_takes_no_bare_values(engine: MemoryEngine, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text("{}", encoding="utf-8")
-    for parsed in engine.parse(STREAM.replace("STREAM", "TABLE").replace("KEY", "PRIMARY KEY")):
+    for parsed in engine.session.parse(STREAM.replace("STREAM", "TABLE").replace("KEY", "PRIMARY KEY")):
         engine.execute(parsed)
     with pytest.raises(EngineError, match="record 1: a bare value has no key, which the table S needs"):
         Inputs({"t": [file]}, InputShape.PLAIN).feed(engine)
@@ -291,7 +290,7 @@ def test_shell_goes_on_after_errors_and_interrupts(engine: MemoryEngine, tmp_pat
 
 
 def test_completion_offers_names_before_keywords(engine: MemoryEngine) -> None:
-    for parsed in engine.parse(STREAM.replace("STREAM s", "STREAM `Sel`")):
+    for parsed in engine.session.parse(STREAM.replace("STREAM s", "STREAM `Sel`")):
         engine.execute(parsed)
     found = [c.text for c in SqlCompleter(engine).get_completions(Document("sel"), CompleteEvent())]
     assert found == ["SELECT"] or found[-1] == "SELECT"
@@ -318,7 +317,7 @@ def test_completion_offers_names_before_keywords(engine: MemoryEngine) -> None:
 )
 def test_completion_knows_where_the_cursor_is(engine: MemoryEngine, text: str, first: list[str], absent: str) -> None:
     other = "CREATE STREAM u (word STRING) WITH (kafka_topic='w', value_format='JSON');"
-    for parsed in engine.parse(STREAM + other):
+    for parsed in engine.session.parse(STREAM + other):
         engine.execute(parsed)
     found = [c.text for c in SqlCompleter(engine).get_completions(Document(text), CompleteEvent())]
     assert [each for each in first if each not in found] == [], found
@@ -374,7 +373,7 @@ def test_a_statement_of_several_lines_is_one_entry_of_the_history(engine: Memory
 
 
 def test_completion_knows_topics_and_queries(engine: MemoryEngine) -> None:
-    for parsed in engine.parse(f"{STREAM} CREATE STREAM o WITH (kafka_topic='other') AS SELECT * FROM s;"):
+    for parsed in engine.session.parse(f"{STREAM} CREATE STREAM o WITH (kafka_topic='other') AS SELECT * FROM s;"):
         engine.execute(parsed)
 
     def offered(text: str) -> list[tuple[str, str]]:

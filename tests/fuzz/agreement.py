@@ -21,7 +21,7 @@ from kestrel_qtt.cli.case_text import case_text
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.judge.compare import Difference
 from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences, topic_report
-from kestrel_qtt.judge.record_json import record_json
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.plans.spec import case_document
 from kestrel_qtt.variants.running import run_variants
 from kestrel_qtt.variants.shrink import ShrinkError, shrink

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
+from kestrel_qtt.plan_commands.resume import resume_copy
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import EngineError
 from kestrel_sql.session.session import Session

@@ -22,8 +22,7 @@ from typing import Any
 from kestrel_qtt.cases.model import ActualRecord, Case, Produced
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.open import open_driver
-from kestrel_qtt.judge.json_text import write_json
-from kestrel_qtt.judge.record_json import record_json
+from kestrel_qtt.judge.json_text import record_json, write_json
 from kestrel_qtt.variants.running import run_variants
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.sql.format.statements import format_expression

@@ -138,7 +138,7 @@ def test_queries_in_memory_are_watched_while_they_work() -> None:
         "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON'); CREATE STREAM o AS SELECT * FROM s; PAUSE"
         " CSAS_O_0;"
     )
-    for parsed in engine.parse(text):
+    for parsed in engine.session.parse(text):
         engine.execute(parsed)
     written = StringIO()
     with MemoryWatch(engine, BadRecords(print)).shown(Board(Console(file=StringIO()), written)):

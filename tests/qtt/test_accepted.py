@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cases.model import Case, FormatInfo, LogEntry, Produced, SourceState, Status, TopicState
-from kestrel_qtt.cli.accepted import can_be_accepted, differences_of, text_of, write
+from kestrel_qtt.cli.review import can_be_accepted, differences_of, text_of, write
 from kestrel_qtt.judge.judge import judge
 from kestrel_qtt.load import load
 

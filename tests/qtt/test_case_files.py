@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kestrel_qtt.cases.decode import matching_of
-from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import (
     ActualRecord,
     Case,
     CaseFileError,
     InputRecord,
+    Matching,
     OutputRecord,
     Produced,
     Rejected,

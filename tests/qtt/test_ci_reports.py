@@ -14,7 +14,7 @@ from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_qtt.drivers.driver import PlanningError
 from kestrel_qtt.report.ci import github_annotations, place_of
-from kestrel_qtt.report.colour import coloured
+from kestrel_qtt.report.text import coloured
 
 INPUTS = [{"topic": "IN", "value": {"A": 1}, "timestamp": 5}]
 GOOD = {"name": "good one", "statements": ["COPY"], "inputs": INPUTS, "outputs": [{"topic": "OUT", "value": {"A": 1}}]}

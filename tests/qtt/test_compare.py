@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from kestrel_qtt.cases.matching import Matching
-from kestrel_qtt.judge.compare import ABSENT, Difference, Rules, is_same
-from kestrel_qtt.judge.inside import differences
+from kestrel_qtt.cases.model import Matching
+from kestrel_qtt.judge.compare import ABSENT, Difference, Rules, differences, is_same
 
 D = Decimal
 EXACTLY = Rules()

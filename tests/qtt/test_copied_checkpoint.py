@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kestrel_qtt.plan_commands.copied_checkpoint import _move_paths, resume_copy
+from kestrel_qtt.plan_commands.resume import _move_paths, resume_copy
 from kestrel_sql.errors import CheckpointError
 
 

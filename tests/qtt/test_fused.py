@@ -12,9 +12,9 @@ from kestrel_qtt.cases.model import Case, Crashed, InputRecord, Produced
 from kestrel_qtt.drivers import fused
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.fused import run_jobs
-from kestrel_qtt.drivers.group_runner import GroupRunner
 from kestrel_qtt.drivers.job import Job
 from kestrel_qtt.drivers.open import open_driver
+from kestrel_qtt.drivers.records.memory_topics import GroupRunner
 from kestrel_qtt.drivers.records.prepare import prepared
 from kestrel_qtt.load import load
 from kestrel_sql.dataflow.query_run import QueryRun

@@ -18,8 +18,7 @@ from kestrel_qtt.cli.main import ExitCode, main
 from kestrel_qtt.drivers.records.outcome import event_times, silence
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.report.findings import Finding, write_findings
-from kestrel_qtt.report.html import write_html
+from kestrel_qtt.report.html import Finding, write_findings, write_html
 from kestrel_qtt.report.plan_graph import mermaid_text, plan_graph
 from kestrel_qtt.report.text import summarise
 from tests.chromium import browser_only, open_page, start_browser

@@ -9,8 +9,7 @@ import pytest
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
 from kestrel_qtt.drivers.kafka.case_topics import take_sent
-from kestrel_qtt.drivers.kafka.order import in_expected_order
-from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, misplaced
+from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, in_expected_order, misplaced
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_sql.topics.records import Record

@@ -11,8 +11,7 @@ from kestrel_qtt.cases.model import ActualRecord, Case, Outcome, Produced
 from kestrel_qtt.cli.main import main
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.records.prepare import plan_text
-from kestrel_qtt.variants.mutants import mutants_of
-from kestrel_qtt.variants.mutation import mutate
+from kestrel_qtt.variants.mutation import mutants_of, mutate
 from kestrel_qtt.variants.pruning import unreached
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.sql.parse.parser import parse_script

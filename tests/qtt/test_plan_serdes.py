@@ -6,7 +6,7 @@ import pytest
 
 from kestrel_qtt.cases.discovery import case_file
 from kestrel_qtt.cases.model import CaseFileError, FormatInfo, SerdeInfo
-from kestrel_qtt.judge.stored_schemas import serde_failures
+from kestrel_qtt.judge.judge import serde_failures
 from kestrel_qtt.load import case_of_spec
 
 JSON = FormatInfo(format="JSON")

@@ -24,7 +24,7 @@ from kestrel_qtt.cli.case_text import case_text
 from kestrel_qtt.cli.main import main
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.load import load
-from kestrel_qtt.variants.drafts import Draft
+from kestrel_qtt.variants.reductions import Draft
 from kestrel_qtt.variants.shrink import ShrinkError, shrink
 
 SOURCE = (

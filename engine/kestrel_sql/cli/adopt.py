@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -24,10 +23,9 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.sql.script_files import script_files
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    adopt = commands.add_parser("adopt", help="say what a take-over of a ksqlDB service would do with each query")
-    add = adopt.add_argument
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
     script = "a script, or a folder of them, that a service without a command topic runs (headless)"
     add("scripts", type=Path, nargs="*", metavar="SCRIPT", help=script)
     add("--dry-run", action="store_true", help="change nothing, which is all that this command does")
@@ -35,8 +33,8 @@ def add_parser(commands: Any, examples: str) -> None:
     add("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
     add("--service-id", default="default_", metavar="ID", help="the service (default: default_)")
     add("--rebuild", action="store_true", help="as in `kestrel serve --adopt --rebuild`")
-    add_registry_option(adopt)
-    add_engine_options(adopt)
+    add_registry_option(parser)
+    add_engine_options(parser)
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -26,11 +25,9 @@ _WARNING = (
 )
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Add `broker` to the commands of the parser."""
-    raw = argparse.RawDescriptionHelpFormatter
-    help_ = "start a Kafka broker for trying things out (not for production)"
-    parser = commands.add_parser("broker", help=help_, description=_WARNING, epilog=examples, formatter_class=raw)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = _WARNING
     parser.add_argument(
         "--port",
         type=port_option,

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 from rich.console import Console
@@ -33,18 +32,18 @@ Check = Callable[[], str]
 """Says what it found, or raises an EngineError with a hint."""
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    about = "say whether this machine has what runs need, and what to do where it does not"
-    doctor = commands.add_parser("doctor", help=about, description=f"{about[0].upper()}{about[1:]}. Changes nothing.")
-    add = doctor.add_argument
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    about = "Say whether this machine has what runs need, and what to do where it does not."
+    parser.description = f"{about} Changes nothing."
+    add = parser.add_argument
     add("--bootstrap-servers", metavar="HOST:PORT", help="look whether this broker answers, too")
     add("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
     add(
         "--listen", type=address_option, metavar="[HOST:]PORT", default=_LISTEN, help=f"as in kestrel serve ({_LISTEN})"
     )
     add("--schema-registry", metavar="URL", help="look whether this schema registry answers, too")
-    add_set_option(doctor, "a setting of the schema registry, such as its credentials; may be repeated")
+    add_set_option(parser, "a setting of the schema registry, such as its credentials; may be repeated")
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from rich.console import Console
 
@@ -19,12 +18,11 @@ from kestrel_sql.sql.nodes.admin import Describe, ListObjects
 from kestrel_sql.topics.memory import MemoryBroker
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    functions = commands.add_parser("functions", help="list the functions, or describe one")
-    functions.add_argument("name", nargs="?", help="a function to describe")
-    add_format_option(functions)
-    add_functions_option(functions)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", nargs="?", help="a function to describe")
+    add_format_option(parser)
+    add_functions_option(parser)
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -21,18 +20,15 @@ from kestrel_sql.server.sandbox import TrialRegistry
 from kestrel_sql.session.session import Session
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    importing = commands.add_parser(
-        "import", help="say which statements of scripts or of a ksqlDB installation would run"
-    )
-    importing.add_argument("--json", action="store_true", help="print the report as JSON")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     stubs = "write declarations of the functions that scripts call and nobody declares, to fill in"
-    importing.add_argument("--stubs", type=Path, metavar="FILE", help=stubs)
-    add_registry_option(importing)
-    add_engine_options(importing)
-    add_script_options(importing)
-    importing.add_argument(
+    parser.add_argument("--stubs", type=Path, metavar="FILE", help=stubs)
+    add_registry_option(parser)
+    add_engine_options(parser)
+    add_script_options(parser)
+    parser.add_argument(
         "paths",
         type=Path,
         nargs="+",

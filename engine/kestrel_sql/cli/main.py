@@ -51,15 +51,15 @@ exit codes: 0 all went well, 1 a statement was refused or a query failed, 2 wron
 COMMANDS: Mapping[str, str] = {
     "shell": "a prompt, or statements from a text or file",
     "run": "run a script over records of files, or against a Kafka broker",
-    "serve": "serve ksqlDB's HTTP API and a page",
-    "plan": "say what a script would do to what runs",
-    "apply": "do what a plan says",
+    "serve": "answer ksqlDB's HTTP API, and show a page at /ui",
+    "plan": "say what a script would do to what runs from a checkpoint or on a server, and change nothing",
+    "apply": "do what `kestrel plan` says, unless something is refused",
     "functions": "list the functions, or describe one",
-    "broker": "start a Kafka broker on this machine, for tests and demos",
-    "prepare": "fetch what a run against a broker needs",
-    "doctor": "say whether this machine has what runs need",
-    "state": "look at the state of queries in a checkpoint",
-    "import": "say which statements of a script or of a ksqlDB installation would run",
+    "broker": "start a Kafka broker for trying things out (not for production)",
+    "prepare": "fetch the connector's jars and archive Spark's classes, so that later starts take half the time",
+    "doctor": "say whether this machine has what runs need, and what to do where it does not",
+    "state": "look into the state of a checkpoint, or rescale it",
+    "import": "say which statements of scripts or of a ksqlDB installation would run",
     "shadow": "compare what two systems write for the same queries, while both run",
     "adopt": "say what a take-over of a ksqlDB service would do with each query",
 }
@@ -109,10 +109,11 @@ def build_parser(*wanted: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"kestrel {engine_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text if name in _DESCRIBED else None)
+        if name in _WITH_EXAMPLES:
+            command.epilog, command.formatter_class = EXAMPLES, raw
         if name in wanted:
-            _module(name).add_parser(commands, EXAMPLES)
-        else:
-            commands.add_parser(name, help=text)
+            _module(name).add_options(command)
     return parser
 
 
@@ -120,7 +121,9 @@ def _module(command: str) -> Any:
     return import_module(f"kestrel_sql.cli.{_MODULES.get(command, command)}")
 
 
-_MODULES = {"import": "importing"}
+_MODULES = {"import": "importing", "apply": "plan"}
+_DESCRIBED = {"plan", "apply", "state"}
+_WITH_EXAMPLES = {"shell", "run", "plan", "apply", "broker"}
 
 if __name__ == "__main__":
     sys.exit(main())

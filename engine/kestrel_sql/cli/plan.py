@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -42,13 +41,8 @@ _SIGNS = {
 }
 
 
-def add_parser(commands: Any, examples: str, name: str = "plan") -> None:
-    """Declare the command."""
-    raw = argparse.RawDescriptionHelpFormatter
-    help_ = "say what a script would do to what runs from a checkpoint or on a server, and change nothing"
-    if name == "apply":
-        help_ = "do what `kestrel plan` says, unless something is refused"
-    parser = commands.add_parser(name, help=help_, description=help_, epilog=examples, formatter_class=raw)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
     parser.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
+from kestrel_sql.cli.render import warn
 from kestrel_sql.kafka.connector.jars import s3_jars
 from kestrel_sql.kafka.connector.prepare import prepare
 
-_HELP = "fetch the connector's jars and archive Spark's classes, so that later starts take half the time"
 
-
-def add_parser(commands: Any, examples: str) -> None:
-    """Add `prepare` to the commands of the parser."""
-    parser = commands.add_parser(
-        "prepare",
-        help=_HELP,
-        description=f"{_HELP[0].upper()}{_HELP[1:]}. For images, and for machines that start runs.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    what = "Fetch the connector's jars and archive Spark's classes, so that later starts take half the time."
+    parser.description = f"{what} For images, and for machines that start runs."
     parser.add_argument("--s3", action="store_true", help="fetch also the jars for checkpoints on S3: 30 MB")
 
 
@@ -33,6 +27,6 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> int
     with errors.status("starting Spark once, for its classes"):
         if arguments.s3:
             s3_jars()
-        path = prepare(lambda note: errors.print(Text(note, "yellow"), soft_wrap=True))
+        path = prepare(warn(errors))
     out.print(f"the connector's jars are here, and the classes of Spark are in {path}", highlight=False, soft_wrap=True)
     return 0

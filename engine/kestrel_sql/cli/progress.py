@@ -142,8 +142,8 @@ class MemoryWatch:
     def states(self, now: Callable[[], float] = time.monotonic) -> list[QueryState]:
         """What can be said now; the engine may be at work meanwhile."""
         self.bad.note(self.engine.take_log())
-        lags = self.engine.lags()
-        known = self.engine.progress().items()
+        lags = self.engine.queries.lags()
+        known = self.engine.queries.progress().items()
         return [
             self._state(name, rows_in, rows_out, lags.get(name), error, now())
             for name, (rows_in, rows_out, _, error) in known

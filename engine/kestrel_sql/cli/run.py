@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -32,19 +31,17 @@ from kestrel_sql.sql.script_files import script_files
 from kestrel_sql.topics.paths import path_part
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    help_ = "run a script over records of files, or against a Kafka broker"
-    run = commands.add_parser("run", help=help_, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
-    run.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
-    run.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
-    add_format_option(run)
-    add_fail_option(run)
-    add_input_options(run)
-    add_engine_options(run)
-    add_script_options(run)
-    add_kafka_options(run)
+    parser.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
+    add_format_option(parser)
+    add_fail_option(parser)
+    add_input_options(parser)
+    add_engine_options(parser)
+    add_script_options(parser)
+    add_kafka_options(parser)
 
 
 def command(arguments: argparse.Namespace, out: Console, errors: Console) -> ExitCode:
@@ -88,7 +85,7 @@ def _judged(board: Board, bad: BadRecords) -> str | None:
 
 def _run_in_memory(engine: MemoryEngine, inputs: Inputs, display: Display, text: str) -> bool:
     try:
-        for parsed in engine.parse(text):
+        for parsed in engine.session.parse(text):
             answer = engine.execute(parsed)
             if answer.columns or answer.warns:
                 display.answer(answer)

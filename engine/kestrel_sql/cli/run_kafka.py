@@ -29,8 +29,6 @@ from kestrel_sql.kafka.run.run import RunSettings
 from kestrel_sql.queries.bad_records import BadLimit
 from kestrel_sql.session.session import Session
 
-"""The value of `--fail-on` that makes bad records a failure."""
-
 _GRACE_S = 25.0
 
 

@@ -18,7 +18,6 @@ from types import FrameType
 
 from confluent_kafka import KafkaException
 from rich.console import Console
-from rich.text import Text
 
 from kestrel_sql.admin.connect import SKIP
 from kestrel_sql.admin.shown import shown
@@ -33,7 +32,7 @@ from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options, add_script_options
 from kestrel_sql.cli.registry_options import memory_registry_of, registry_of
-from kestrel_sql.cli.render import Display, show_error
+from kestrel_sql.cli.render import Display, show_error, warn
 from kestrel_sql.cli.usage import address_option, count_option, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
@@ -46,7 +45,8 @@ from kestrel_sql.server.broker.backend import BrokerEngineSettings
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, broker_server, memory_server
-from kestrel_sql.server.security.open import SecuritySettings, hash_password
+from kestrel_sql.server.security.open import SecuritySettings
+from kestrel_sql.server.security.users import hash_password
 from kestrel_sql.server.service import State
 from kestrel_sql.server.serving.scripts import ServedScript
 from kestrel_sql.server.traces import Traces, open_traces
@@ -72,9 +72,8 @@ request for as long as all records and rows of state in memory take, comes after
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
-    """Declare the command."""
-    parser = commands.add_parser("serve", help="answer ksqlDB's HTTP API, and show a page at /ui")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     add = parser.add_argument
     listen = "where to listen (127.0.0.1:8088)"
     add("--listen", type=address_option, metavar="[HOST:]PORT", default="127.0.0.1:8088", help=listen)
@@ -256,11 +255,7 @@ def _server(
     if not wants_broker(arguments):
         session = Session(config=config, registry=memory_registry_of(arguments), functions=functions)
         return memory_server(ServedEngine(session, by_time=True, topics=TopicRule.BROKER), settings)
-    run = run_settings(arguments)
-
-    def say(sentence: str) -> None:
-        errors.print(Text(sentence, "yellow"), soft_wrap=True)
-
+    run, say = run_settings(arguments), warn(errors)
     connect(run.config, say, run.patience, threading.Event())
     session = Session(config=config, registry=registry_of(arguments), functions=functions)
     return broker_server(

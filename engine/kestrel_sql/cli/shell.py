@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -31,32 +30,25 @@ from kestrel_sql.queries.bad_records import BadRecords
 from kestrel_sql.sql.script_files import script_files
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    raw = argparse.RawDescriptionHelpFormatter
-    shell = commands.add_parser(
-        "shell",
-        help="a prompt, or statements from a text or file",
-        epilog=examples,
-        formatter_class=raw,
-    )
-    shell.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--execute", metavar="SQL", help="execute these statements and leave")
     file = "execute the statements of files, or of the scripts of a folder, and leave"
-    shell.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=file)
+    parser.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=file)
     history = "where the prompt keeps its history (default: ~/.kestrel_history)"
-    shell.add_argument("--history", type=Path, metavar="FILE", help=history)
-    add_remote_options(shell)
-    add_registry_option(shell)
-    shell.add_argument(
+    parser.add_argument("--history", type=Path, metavar="FILE", help=history)
+    add_remote_options(parser)
+    add_registry_option(parser)
+    parser.add_argument(
         "--on-error",
         **one_of(OnError),
         help="whether the statements after one that failed run (default: stop); either way the exit code is 1",
     )
-    add_format_option(shell)
-    add_fail_option(shell)
-    add_input_options(shell)
-    add_engine_options(shell)
-    add_script_options(shell)
+    add_format_option(parser)
+    add_fail_option(parser)
+    add_input_options(parser)
+    add_engine_options(parser)
+    add_script_options(parser)
 
 
 _HISTORY = Path.home() / ".kestrel_history"

@@ -52,12 +52,11 @@ A checkpoint that a run holds is read as of its last committed batch; only `resc
 _SHOWN = 50
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Add `state` to the commands of the parser."""
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Declare the actions with their options."""
     raw = argparse.RawDescriptionHelpFormatter
-    help_ = "look into the state of a checkpoint, or rescale it"
-    state = commands.add_parser("state", help=help_, description=help_, epilog=_EXAMPLES, formatter_class=raw)
-    actions = state.add_subparsers(dest="action", required=True, metavar="ACTION")
+    command.epilog, command.formatter_class = _EXAMPLES, raw
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = actions.add_parser(

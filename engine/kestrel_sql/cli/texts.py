@@ -22,7 +22,7 @@ _LINE = re.compile(r"exit|quit|help|version|set\s+cli\b.*|run\s+script\s+''", re
 def run_text(engine: MemoryEngine, text: str, display: Display, inputs: Inputs, bad: BadRecords) -> bool:
     """Execute the statements of a text; on the first error print it and give False."""
     try:
-        for parsed in engine.parse(text):
+        for parsed in engine.session.parse(text):
             display.answer(engine.execute(parsed))
             inputs.feed(engine)
             _note(bad, engine)
@@ -35,7 +35,7 @@ def run_text(engine: MemoryEngine, text: str, display: Display, inputs: Inputs, 
 
 def _note(bad: BadRecords, engine: MemoryEngine) -> None:
     bad.note(engine.take_log())
-    bad.note_errors(engine.errors())
+    bad.note_errors(engine.queries.errors())
 
 
 def piped_texts(lines: Iterable[str]) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -70,23 +71,10 @@ class MemoryEngine:
             self.session, self.broker, self._open, by_time=self.by_time, log=self.log, log_stream=stream
         )
 
-    @property
-    def paused(self) -> set[str]:
-        """The ids of the paused queries."""
-        return self.queries.paused
-
     def close(self) -> None:
         """Stop the queries and remove what is left of them."""
         self.queries.close()
         self.carrier.close()
-
-    def parse(self, text: str) -> tuple[ParsedStatement, ...]:
-        """Parse a script.
-
-        Raises:
-            SqlSyntaxError: the script has a syntax error; has its position.
-        """
-        return self.session.parse(text)
 
     def execute(self, parsed: ParsedStatement) -> Answer:
         """Execute a statement and return its answer.
@@ -110,21 +98,6 @@ class MemoryEngine:
         """Let every persistent query process its new records, in the order of their statements."""
         for running in self.queries.due():
             self.queries.advance(running)
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Return rows in, rows out, lag in records and error of every query."""
-        return self.queries.progress()
-
-    def errors(self) -> Mapping[str, str]:
-        """Return what has stopped each query that failed, by query."""
-        return self.queries.errors()
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the number of records that every query has not processed yet, by topic.
-
-        May be called while the engine works.
-        """
-        return self.queries.lags()
 
     def constants(self) -> Constants:
         """Return the evaluator of constant expressions."""
@@ -156,11 +129,8 @@ class MemoryEngine:
         found = self.look_up(planned, since)
         if isinstance(found, Answer):
             return found
-        execution = self._open(self.run_of(planned, config))
-        try:
+        with closing(self._open(self.run_of(planned, config))) as execution:
             return answer_with(planned, self._rows(planned, execution, found))
-        finally:
-            execution.close()
 
     def look_up(self, planned: TransientQuery, since: int = 0) -> Answer | list[Record]:
         """Return the answer of a query if state has it, or else the records over which the query must run.
@@ -235,7 +205,7 @@ class MemoryEngine:
                 return self._insert(parsed)
             case ControlQuery() as control:
                 self.flush()
-                return self._control(control)
+                return self.control(control)
             case _:
                 self.flush()
                 found = answer_of(parsed, self._view())
@@ -255,7 +225,12 @@ class MemoryEngine:
         self.produce(insert_record(done.insert, self.constants(), self.session.serde(), self.now))
         return message_answer("inserted")
 
-    def _control(self, control: ControlQuery) -> Answer:
+    def control(self, control: ControlQuery) -> Answer:
+        """Terminate, pause or resume a query, whatever it has still to process.
+
+        Raises:
+            StatementError: the query does not exist, or would fail again.
+        """
         refused: list[StatementError] = []
         names = list(self.session.queries) if control.query_id is None else [control.query_id]
         for name in names:
@@ -340,7 +315,7 @@ class MemoryEngine:
             broker=self.broker,
             paused=frozenset(self.queries.paused),
             failed=self.queries.failures(),
-            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
+            counts={name: (each[0], each[1]) for name, each in self.queries.progress().items()},
             wait=self._wait,
         )
 

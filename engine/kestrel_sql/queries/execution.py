@@ -21,11 +21,9 @@ class Execution(Protocol):
     @property
     def window(self) -> WindowInfo | None:
         """The window of the keys that it writes."""
-        ...
 
     def advance(self, records: Sequence[Record]) -> Output:
         """Process further records, and return the output for them."""
-        ...
 
     def upgrade(self, run: QueryRun) -> None:
         """Continue with another plan and the same state.
@@ -33,23 +31,16 @@ class Execution(Protocol):
         Raises:
             CheckpointError: the plan has other operators.
         """
-        ...
 
     def table(self) -> MaterialisedTable | None:
         """Return the table that the query materialises; None if it materialises none."""
-        ...
 
     def close(self) -> None:
         """Close what the query holds."""
-        ...
 
 
 class Carrier(Protocol):
     """Starts queries."""
-
-    def start(self) -> None:
-        """Start what queries need, before the first."""
-        ...
 
     def open(self, run: QueryRun, functions: Registry) -> Execution:
         """Return a query without state and input.
@@ -57,22 +48,16 @@ class Carrier(Protocol):
         Raises:
             EngineError: the query cannot be built.
         """
-        ...
 
     def interruptible(self) -> AbstractContextManager[None]:
         """Return a block in which an interrupt stops the query that runs, and no other."""
-        ...
 
     def close(self) -> None:
         """Remove what is left of queries."""
-        ...
 
 
 class ProcessCarrier:
     """Runs queries in this process."""
-
-    def start(self) -> None:
-        """Do nothing: nothing has to start."""
 
     def open(self, run: QueryRun, functions: Registry) -> ProcessExecution:
         """Return a query without state and input.

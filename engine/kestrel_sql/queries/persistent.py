@@ -253,6 +253,16 @@ class RunningQueries:
         """
         return {name: self._lag(running) for name, running in list(self._running.items())}
 
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query, which a query without Spark does not number: none."""
+        return {}
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what is in their topics, apart from those that are paused or failed."""
+        return not any(
+            lag and not error and name not in self.paused for name, (_, _, lag, error) in self.progress().items()
+        )
+
     def _lag(self, running: MemoryQuery) -> dict[str, int]:
         return {
             topic: running.waiting[topic] + self.broker.waiting([topic], running.position)

@@ -48,21 +48,17 @@ class MaterialisedTable(Protocol):
     @property
     def operator(self) -> Operator:
         """The operator."""
-        ...
 
     @property
     def facts(self) -> Relation:
         """The relation that the operator makes."""
-        ...
 
     @property
     def steps(self) -> Sequence[Step]:
         """The steps from the rows of the operator to those of the table, in order."""
-        ...
 
     def entries(self, keys: Keys | None) -> Iterable[StoredRow]:
         """Return the rows of the keys, or all rows, without an order."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +128,20 @@ class PulledTable(Protocol):
     @property
     def source(self) -> Source:
         """The table."""
-        ...
 
     @property
     def functions(self) -> Registry:
         """The functions of expressions."""
-        ...
 
     @property
     def settings(self) -> Mapping[str, str]:
         """The settings of expressions."""
-        ...
 
     def rows(self, keys: Keys | None, log: list[LogEntry]) -> Iterator[TableRow]:
         """Return the rows of the keys, or all rows, without an order."""
-        ...
 
     def scan_order(self, row: TableRow) -> tuple[int, bytes]:
         """Return the position of a row in a scan by ksqlDB."""
-        ...
 
 
 def scan_order(

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.dataflow.rows import Output
@@ -18,8 +17,6 @@ from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.execution import Execution
 from kestrel_sql.queries.persistent import Turn
 from kestrel_sql.queries.transient import Row, TransientQuery
-from kestrel_sql.sql.nodes.admin import ControlQuery
-from kestrel_sql.sql.parse.parser import ParsedStatement
 
 _MOMENT_S = 0.05
 """The interval (s) at which a waiting statement checks its condition."""
@@ -45,12 +42,8 @@ class ServedEngine(MemoryEngine):
     """Executes statements with the settings of each request.
 
     One thread calls `scoped`, `define`, `control`, `advance` and `advance_push`. Others may call `plan`, `answer`,
-    `take_log`, `lags` and `progress` at the same time.
+    `take_log` and what `queries` says of them at the same time.
     """
-
-    def start(self) -> None:
-        """Start what queries need."""
-        self.carrier.start()
 
     @contextmanager
     def scoped(self, config: Config, variables: dict[str, str]) -> Iterator[None]:
@@ -67,22 +60,6 @@ class ServedEngine(MemoryEngine):
         """Return the view of the engine for statements that only read; any thread may wait on it."""
         return replace(self._view(), wait=partial(time.sleep, _MOMENT_S))
 
-    def control(self, statement: ControlQuery) -> None:
-        """Terminate, pause or resume a query, whatever it has still to process.
-
-        Raises:
-            StatementError: the query does not exist.
-        """
-        self._control(statement)
-
-    def insert(self, parsed: ParsedStatement) -> None:
-        """Execute INSERT VALUES.
-
-        Raises:
-            EngineError: a value does not fit its column.
-        """
-        self._insert(parsed)
-
     def advance(self, query_id: str) -> None:
         """Let a persistent query process some of its new records.
 
@@ -97,14 +74,6 @@ class ServedEngine(MemoryEngine):
         """Stop a persistent query with an error."""
         if (running := self.queries.find(query_id)) is not None:
             running.fail(reason)
-
-    def pull(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a pull query from the state of its table as of the last batch, or from the records of its stream.
-
-        Raises:
-            EngineError: the query fails.
-        """
-        return self.answer(planned, config)
 
     def push(self, planned: TransientQuery, config: Config, since: int) -> PushQuery:
         """Start a push query that reads from the arrival number `since`."""

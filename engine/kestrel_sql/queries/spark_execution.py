@@ -30,10 +30,6 @@ class SparkCarrier:
         self._open_spark = open_spark
         self._runner: ResumableRunner | None = None
 
-    def start(self) -> None:
-        """Start Spark."""
-        self._opened()
-
     def open(self, run: QueryRun, functions: Registry) -> SparkExecution:
         """Return a query without state and input.
 

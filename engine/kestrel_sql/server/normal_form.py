@@ -14,10 +14,8 @@ from kestrel_sql.sql.nodes.statements import (
     CreateAs,
     CreateSource,
     DropSource,
-    Emit,
     Properties,
     PropertyValue,
-    Query,
     SourceKind,
 )
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -37,7 +35,8 @@ def normal_form(parsed: ParsedStatement, view: EngineView) -> ParsedStatement:
             case CreateAs():
                 types = Types(session.functions, session.config)
                 analysis = analyze(statement.query, session.catalog, types, is_persistent=True)
-                written = replace(statement, properties=_properties(statement, analysis, view), query=_query(analysis))
+                properties = _properties(statement, analysis, view)
+                written = replace(statement, properties=properties, query=analysis.written_out)
                 return replace(parsed, text=f"{format_statement(written)};")
             case CreateSource() if not (statement.if_not_exists and statement.name in session.catalog.sources):
                 return replace(parsed, text=format_statement(_declared(statement, view)))
@@ -88,18 +87,3 @@ def _properties(statement: CreateAs, analysis: Analysis, view: EngineView) -> Pr
         **given,
     }
     return tuple(sorted(written.items()))
-
-
-def _query(analysis: Analysis) -> Query:
-    """The query with qualified columns, an alias for each item but `*`, and EMIT."""
-    query, qualify = analysis.query, analysis.scope.qualify
-    return replace(
-        query,
-        select=analysis.select,
-        joins=tuple(replace(join, criteria=qualify(join.criteria)) for join in query.joins),
-        where=None if query.where is None else qualify(query.where),
-        group_by=analysis.group_by,
-        partition_by=analysis.partition_by,
-        having=None if query.having is None else qualify(query.having),
-        emit=query.emit or Emit.CHANGES,
-    )

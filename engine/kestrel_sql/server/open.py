@@ -26,7 +26,7 @@ from kestrel_sql.server.http.server_name import CheckServerName
 from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.security.open import SecuritySettings
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.service import ServedService
+from kestrel_sql.server.serving.service import Service
 from kestrel_sql.server.traces import Traces
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.start import SparkStart, warm
@@ -58,7 +58,7 @@ class Running:
     """A server that answers."""
 
     listener: Listener
-    service: ServedService
+    service: Service
 
     @property
     def url(self) -> str:
@@ -200,7 +200,7 @@ def backend_server(make: Callable[[Callable[[], None]], Backend], settings: Serv
 
     with (
         closing(Listener(make_app, settings.host, settings.port, settings.tls)) as listener,
-        closing(ServedService(make, settings.traces, listener.url.partition("//")[2])) as service,
+        closing(Service(make, settings.traces, listener.url.partition("//")[2])) as service,
     ):
         listener.start()
         yield Running(listener, service)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from kestrel_qtt.cases.matching import Matching
 from kestrel_qtt.cases.model import (
     ExpectedException,
     ExpectedLog,
@@ -18,6 +17,7 @@ from kestrel_qtt.cases.model import (
     FormatInfo,
     Headers,
     InputRecord,
+    Matching,
     OutputRecord,
     Post,
     SchemaReference,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -10,7 +11,33 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from kestrel_qtt.cases.matching import Matching
+_INDEX = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """How outputs are compared: all columns, in order within a topic, exactly, unless the case says otherwise.
+
+    `ignore` holds paths such as `value.UPDATED_AT` that are not compared. Where outputs are `unordered`, order counts
+    only among records of one key. `tolerance` is how far a number with a fraction may be off.
+    """
+
+    ignore: tuple[str, ...] = ()
+    unordered: bool = False
+    tolerance: Decimal | None = None
+
+    def __str__(self) -> str:
+        """Describe what is compared loosely, for a report; empty if nothing is."""
+        parts = [f"without {', '.join(self.ignore)}"] if self.ignore else []
+        parts += ["in any order of keys"] if self.unordered else []
+        parts += [f"fractions within {self.tolerance}"] if self.tolerance is not None else []
+        return "; ".join(parts)
+
+    def ignores(self, column: str) -> bool:
+        """Say whether a column, such as `value.ITEMS[0].PRICE`, is at or below a path of `ignore`."""
+        spelled = _INDEX.sub("", column).upper()
+        return any(f"{spelled}.".startswith(f"{path.upper()}.") for path in self.ignore)
+
 
 Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
 """A value as read from a case file: fractions are decimals that keep their scale."""
@@ -238,6 +265,14 @@ class Case:
         return f"{self.file}:{self.line}: {self.name}, statement {index + 1}, line {line}:{column}"
 
     @property
+    def outputs_by_topic(self) -> dict[str, list[OutputRecord]]:
+        """The expected records of each topic that has some."""
+        topics: dict[str, list[OutputRecord]] = {}
+        for record in self.outputs or ():
+            topics.setdefault(record.topic, []).append(record)
+        return topics
+
+    @property
     def is_exact(self) -> bool:
         """Say whether fractions are compared with their scale."""
         return str(self.properties.get("use.exact.numeric.comparison", True)).lower() != "false"
@@ -322,6 +357,12 @@ class Produced:
     serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
     silence: tuple[str, ...] = ()
     event_times: tuple[int | None, ...] = ()
+
+    @property
+    def compared(self) -> dict[str, tuple[ActualRecord, ...]]:
+        """The records of all topics but internal ones."""
+        internal = {topic.name for topic in self.topics if topic.internal}
+        return {topic: records for topic, records in self.records.items() if topic not in internal}
 
 
 @dataclass(frozen=True, slots=True)

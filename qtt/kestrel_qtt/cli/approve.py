@@ -9,7 +9,7 @@ from pathlib import Path
 from kestrel_qtt.cases.model import Case, CaseFileError, Outcome, Produced
 from kestrel_qtt.cases.read_json import item_span, read_json
 from kestrel_qtt.cases.read_yaml import parse_yaml
-from kestrel_qtt.judge.record_json import record_json
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.load import load
 
 
@@ -49,11 +49,7 @@ def propose(outcomes: Sequence[tuple[Case, Outcome]]) -> list[Proposal]:
 def _proposal(case: Case, outcome: Outcome) -> Proposal:
     if not isinstance(outcome, Produced):
         return Proposal(case, (), f"{case.id} did not run to its end: {outcome.message}")
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    texts = (
-        record_json(topic, r) for topic, records in outcome.records.items() if topic not in internal for r in records
-    )
-    records = tuple(texts)
+    records = tuple(record_json(topic, each) for topic, found in outcome.compared.items() for each in found)
     nothing = () if records else ("no query wrote a record: the case will assert silence",)
     return Proposal(case, records, warnings=(*nothing, *outcome.silence))
 

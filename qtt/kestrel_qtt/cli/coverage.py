@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-
-from rich.console import Console
 
 from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cli.run import (
@@ -18,12 +17,13 @@ from kestrel_qtt.cli.run import (
     add_loading,
     load_cases,
     load_cases_of_script,
+    plain_console,
     progress,
     report_errors,
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.report.findings import Finding, write_findings
+from kestrel_qtt.report.html import Finding, write_findings
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
 _WIDTH = 90
@@ -32,7 +32,7 @@ _WIDTH = 90
 def add_coverage(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt coverage`."""
     text = "count the cases that reach each rule, function, step and format"
-    command = add_command(commands, "coverage", text, examples)
+    command = add_command(commands, "coverage", text, examples, coverage_command)
     command.add_argument(
         "paths", nargs="*", type=Path, default=[Path("test-cases")], metavar="PATH", help="default: test-cases"
     )
@@ -90,14 +90,11 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
 
     loaded = load_cases_of_script(arguments)
     cases = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         result = cover(cases, engine, progress())
-    finally:
-        engine.close()
-    out = Console(soft_wrap=True)
+    out = plain_console()
     for failing in result.failing:
-        out.print(f"left out: {failing}", markup=False, highlight=False)
+        out.print(f"left out: {failing}")
     findings = [
         Finding(each.place, f"{each.name}: {each.text}: {_cases(len(each.cases))}", bool(each.cases))
         for each in result.branches
@@ -105,12 +102,12 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
     for each in findings:
         if not (each.is_good and arguments.missing):
             style = None if each.is_good else "yellow"
-            out.print(f"{each.place}: {each.text}", markup=False, highlight=False, style=style)
+            out.print(f"{each.place}: {each.text}", style=style)
     summary = f"{result.reached} of {len(result.branches)} branches are reached"
     out.print(summary, highlight=False)
     if arguments.html is not None:
         file = write_findings(arguments.html / "coverage.html", "Branches", "not reached", summary, findings)
-        out.print(f"report: {file}", markup=False, highlight=False)
+        out.print(f"report: {file}")
     if arguments.json is not None:
         document = [
             {
@@ -132,14 +129,14 @@ def _cases(count: int) -> str:
 def _print(
     cases: _Counts, tests: Mapping[str, tuple[str, ...]], texts: Mapping[str, str], *, only_missing: bool
 ) -> None:
-    out = Console(soft_wrap=True)
+    out = plain_console()
     for kind, reached in cases.items():
         marked = tests if kind == "rules" else {}
         missing = [name for name, ids in reached.items() if not ids and not marked.get(name)]
-        out.print(f"{kind}: {len(reached) - len(missing)} of {len(reached)}", markup=False, highlight=False)
+        out.print(f"{kind}: {len(reached) - len(missing)} of {len(reached)}")
         for name in missing if only_missing else reached:
             counts = f"{len(reached[name]):>6}" + (f"{len(marked.get(name, ())):>6}" if kind == "rules" else "")
-            out.print(f"{counts}  {name}  {_short(texts.get(name, ''))}".rstrip(), markup=False, highlight=False)
+            out.print(f"{counts}  {name}  {_short(texts.get(name, ''))}".rstrip())
 
 
 def _short(text: str) -> str:

@@ -1,16 +1,15 @@
-"""The command `qtt init`: begin a project with a script, three cases and their configuration."""
+"""The commands `qtt init`, which begins a project with a script, cases and configuration, and `qtt schema`."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from rich.console import Console
-
 from kestrel_qtt.cases.schema import schema_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_command, plain_console
 
 APP = """\
 -- The application: orders of at least 10 are passed on, and counted by item.
@@ -82,7 +81,7 @@ FILES: Mapping[str, str] = MappingProxyType(
 def add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt init`."""
     text = "write a script, three cases and a pyproject.toml to begin with"
-    command = add_command(commands, "init", text, examples)
+    command = add_command(commands, "init", text, examples, init_command)
     command.add_argument(
         "folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where to begin (default: here)"
     )
@@ -92,20 +91,38 @@ def init_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     """`qtt init`: write the files of a new project; none of them may exist."""
     folder: Path = arguments.folder
     files = {folder / name: text for name, text in {**FILES, "case.schema.json": schema_text()}.items()}
-    out, errors = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+    out, errors = plain_console(), plain_console(stderr=True)
     taken = [str(path) for path in files if path.exists()]
     if taken:
-        errors.print(f"qtt: nothing written, since there is {', '.join(taken)} already", markup=False, highlight=False)
+        errors.print(f"qtt: nothing written, since there is {', '.join(taken)} already")
         return ExitCode.USAGE
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        out.print(f"wrote {path}", markup=False, highlight=False)
+        out.print(f"wrote {path}")
     where = "" if folder == Path() else f"cd {folder} && "
     out.print(
         f"\nnext: {where}qtt run cases     three cases pass\n"
         "then write > instead of >= in app.sql, and run them again: the second case shows the difference",
-        markup=False,
-        highlight=False,
     )
+    return ExitCode.OK
+
+
+HOW = """qtt: this is the JSON schema of case files. To let an editor complete and check them:
+  qtt schema > case.schema.json
+  YAML  begin a file with  # yaml-language-server: $schema=case.schema.json
+  JSON  begin a file with  "$schema": "case.schema.json"
+VS Code needs the extension YAML of Red Hat; IntelliJ and Neovim (yaml-language-server) read the same line."""
+
+
+def add_schema(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Declare `qtt schema`."""
+    text = "print the JSON schema of case files, and say how an editor takes it"
+    add_command(commands, "schema", text, f"{HOW}\n\n{examples}", schema_command)
+
+
+def schema_command(_: argparse.Namespace, __: OpenDriver) -> ExitCode:
+    """`qtt schema`: the schema goes to standard output, the explanation to standard error."""
+    sys.stdout.write(schema_text())
+    plain_console(stderr=True).print(HOW)
     return ExitCode.OK

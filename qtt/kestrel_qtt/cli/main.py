@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -15,16 +16,17 @@ from rich.console import Console
 from kestrel_qtt.cases.model import Case, CaseFileError
 from kestrel_qtt.cases.selection import EmptyShardError, NoCaseError, SelectionError
 from kestrel_qtt.cli.approve import Proposal, fill_in, is_open, propose
-from kestrel_qtt.cli.coverage import add_coverage, coverage_command
-from kestrel_qtt.cli.init import add_init, init_command
-from kestrel_qtt.cli.mutate import add_mutate, mutate_command
-from kestrel_qtt.cli.plans import add_plans, plans_command
-from kestrel_qtt.cli.record import add_record, record_command
+from kestrel_qtt.cli.coverage import add_coverage
+from kestrel_qtt.cli.init import add_init, add_schema
+from kestrel_qtt.cli.mutate import add_mutate
+from kestrel_qtt.cli.plans import add_plans
+from kestrel_qtt.cli.record import add_record
 from kestrel_qtt.cli.remote import add_remote, fit_for_remote, remote_driver
-from kestrel_qtt.cli.review import add_review, review_command
+from kestrel_qtt.cli.review import add_review
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    Run,
     add_carrier,
     add_command,
     add_named_files,
@@ -32,14 +34,14 @@ from kestrel_qtt.cli.run import (
     add_selection,
     load_cases,
     outcomes_of,
+    plain_console,
     report_errors,
     run_loaded,
     selected,
 )
-from kestrel_qtt.cli.schema import add_schema, schema_command
-from kestrel_qtt.cli.shrink import add_shrink, shrink_command
-from kestrel_qtt.cli.warm import add_warm, warm_command
-from kestrel_qtt.cli.watch import add_watch, watch_command
+from kestrel_qtt.cli.shrink import add_shrink
+from kestrel_qtt.cli.warm import add_warm
+from kestrel_qtt.cli.watch import add_watch
 from kestrel_qtt.coverage.rules import RuleError
 from kestrel_qtt.drivers import open as drivers
 from kestrel_qtt.drivers.driver import DriverError, PlanningError
@@ -93,14 +95,14 @@ def main(argv: Sequence[str] | None = None, open_driver: OpenDriver | None = Non
         drivers.run_cold()
     try:
         carrier = getattr(arguments, "on", "spark")
-        return int(_COMMANDS[arguments.command](arguments, open_driver or partial(drivers.open_driver, carrier)))
+        return int(arguments.run(arguments, open_driver or partial(drivers.open_driver, carrier)))
     except NoCaseError as error:
         sys.stderr.write(f"qtt: {error}\n")
         return ExitCode.OK if isinstance(error, EmptyShardError) else ExitCode.NO_CASES
     except BrokenPipeError:
         raise
     except (OSError, SelectionError, CaseFileError, PlanStoreError, RuleError, DriverError) as error:
-        Console(stderr=True).print(f"qtt: {_said(error)}", markup=False, highlight=False, soft_wrap=True)
+        plain_console(stderr=True).print(f"qtt: {_said(error)}")
         return ExitCode.USAGE
     except KeyboardInterrupt:
         Console(stderr=True).print("qtt: interrupted", highlight=False)
@@ -122,7 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_init(commands, EXAMPLES)
     add_schema(commands, EXAMPLES)
-    run = _command(commands, "run", "run cases and compare what comes out")
+    run = _command(commands, "run", "run cases and compare what comes out", run_command)
     add_run_options(run)
     run.add_argument(
         "--kafka",
@@ -137,10 +139,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_remote(run)
     add_named_files(run)
-    _command(commands, "list", "list the ids of cases")
-    explain = _command(commands, "explain", "show the plans of cases, and the stages in which they run")
+    _command(commands, "list", "list the ids of cases", list_command)
+    explain = _command(
+        commands, "explain", "show the plans of cases, and the stages in which they run", explain_command
+    )
     explain.add_argument("--mermaid", action="store_true", help="print the graph of the plan as Mermaid text instead")
-    approve = _command(commands, "approve", "fill in the outputs that cases leave out")
+    approve = _command(commands, "approve", "fill in the outputs that cases leave out", approve_command)
     add_carrier(approve, "spark")
     approve.add_argument("--kafka", metavar="HOST:PORT", help="the broker of --ksqldb-server")
     add_remote(approve)
@@ -156,9 +160,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str, run: Run
 ) -> argparse.ArgumentParser:
-    command = add_command(commands, name, text, EXAMPLES)
+    command = add_command(commands, name, text, EXAMPLES, run)
     add_selection(command)
     return command
 
@@ -204,9 +208,9 @@ def _is_served(case: Case, *, on_broker: bool) -> bool:
 def list_command(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     """`qtt list`: print the ids of the selected cases."""
     loaded = load_cases(arguments)
-    out = Console(soft_wrap=True)
+    out = plain_console()
     for case in selected(loaded, arguments):
-        out.print(case.id, markup=False, highlight=False)
+        out.print(case.id)
     return report_errors(loaded)
 
 
@@ -214,10 +218,9 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     """`qtt explain`: print the plans and the stages of the selected cases."""
     loaded = load_cases(arguments)
     cases = selected(loaded, arguments)
-    out = Console(soft_wrap=True)
-    engine = open_driver()
+    out = plain_console()
     refused = False
-    try:
+    with closing(open_driver()) as engine:
         for case in cases:
             try:
                 text = mermaid_text(engine.plan_documents(case)) if arguments.mermaid else engine.explain(case)
@@ -225,9 +228,7 @@ def explain_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
                 # A case may expect that it is refused.
                 refused |= case.expected_exception is None
                 text = f"cannot be planned: {error}"
-            out.print(f"{case.id} ({case.file}:{case.line})\n{text}\n", markup=False, highlight=False)
-    finally:
-        engine.close()
+            out.print(f"{case.id} ({case.file}:{case.line})\n{text}\n")
     return max(report_errors(loaded), ExitCode.FAILURES if refused else ExitCode.OK)
 
 
@@ -235,7 +236,7 @@ def approve_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> E
     """`qtt approve`: run the cases that leave their outputs out, and write what came out into their files."""
     loaded = load_cases(arguments)
     cases = [case for case in selected(loaded, arguments) if is_open(case)]
-    out = Console(soft_wrap=True)
+    out = plain_console()
     if not cases:
         out.print("every case states its outputs")
         return report_errors(loaded)
@@ -256,36 +257,19 @@ def _fill_in(file: Path, proposals: Sequence[Proposal], out: Console) -> int:
     """Write all outputs that can be written, report the others, and return how many they are."""
     for proposal in proposals:
         text = proposal.problem or f"{len(proposal.records)} records"
-        out.print(f"{file}:{proposal.case.line}: {proposal.case.name}: {text}", markup=False, highlight=False)
+        out.print(f"{file}:{proposal.case.line}: {proposal.case.name}: {text}")
         for warning in proposal.warnings:
-            out.print(f"  warning: {warning}", markup=False, highlight=False, style="yellow")
+            out.print(f"  warning: {warning}", style="yellow")
     try:
         fill_in(file, proposals)
     except CaseFileError as error:
-        out.print(f"{error}", markup=False, highlight=False)
+        out.print(f"{error}")
         for proposal in proposals:
             lines = ",\n  ".join(proposal.records)
-            out.print(f'"outputs": [\n  {lines}\n]', markup=False, highlight=False)
+            out.print(f'"outputs": [\n  {lines}\n]')
         return len(proposals)
     return sum(bool(proposal.problem) for proposal in proposals)
 
-
-_COMMANDS: dict[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = {
-    "run": run_command,
-    "list": list_command,
-    "explain": explain_command,
-    "approve": approve_command,
-    "review": review_command,
-    "watch": watch_command,
-    "record": record_command,
-    "coverage": coverage_command,
-    "mutate": mutate_command,
-    "shrink": shrink_command,
-    "plans": plans_command,
-    "init": init_command,
-    "schema": schema_command,
-    "warm": warm_command,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
@@ -20,13 +21,14 @@ from kestrel_qtt.cli.run import (
     add_command,
     add_selection,
     load_cases_of_script,
+    plain_console,
     progress,
     report_errors,
     selected,
 )
 from kestrel_qtt.ksqldb.rest_cases import RestCase
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
-from kestrel_qtt.report.findings import Finding, write_findings
+from kestrel_qtt.report.html import Finding, write_findings
 from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
 
@@ -37,6 +39,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         "mutate",
         "find changes of the statements that no case notices",
         examples,
+        mutate_command,
         (
             "Change one detail of a statement at a time (an operator, a bound, an aggregate, a kind of join, a window, "
             "a literal …), run the cases against each mutant, and list the mutants that no case kills. PATH is a case "
@@ -59,12 +62,9 @@ def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     cases = [case for case in selected(loaded, arguments) if not isinstance(case, RestCase | ScriptCase)]
     if not cases:
         raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
-    out, tell = Console(soft_wrap=True), progress()
-    engine = open_driver()
-    try:
+    out, tell = plain_console(), progress()
+    with closing(open_driver()) as engine:
         result = mutate(cases, engine, _wanted(arguments.since), tell)
-    finally:
-        engine.close()
     _print(result, out)
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(_document(result), indent=1) + "\n", encoding="utf-8")
@@ -76,7 +76,7 @@ def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
             _summary(result),
             list(map(_finding, result.tried)),
         )
-        out.print(f"report: {file}", markup=False, highlight=False)
+        out.print(f"report: {file}")
     if result.failing or 100 * result.score < arguments.fail_under:
         return ExitCode.FAILURES
     return report_errors(loaded)
@@ -112,13 +112,13 @@ def _at_revision(file: Path, revision: str) -> str:
 
 def _print(result: Mutation, out: Console) -> None:
     for case, reason in result.failing:
-        out.print(f"left out, because it fails without a mutant: {case.id}\n{reason}\n", markup=False, highlight=False)
+        out.print(f"left out, because it fails without a mutant: {case.id}\n{reason}\n")
     for each in result.survivors:
-        out.print(f"{each.place}: survives {_count(each)}", markup=False, highlight=False)
+        out.print(f"{each.place}: survives {_count(each)}")
         for line in each.mutant.diff.splitlines():
             style = "red" if line.startswith("-") else "green"
-            out.print(f"    {line}", style=style, markup=False, highlight=False)
-    out.print(_summary(result), markup=False, highlight=False)
+            out.print(f"    {line}", style=style)
+    out.print(_summary(result))
 
 
 def _summary(result: Mutation) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-
-from rich.console import Console
 
 from kestrel_qtt.cases.known_gaps import Ledger
 from kestrel_qtt.cases.model import Case
@@ -15,11 +14,13 @@ from kestrel_qtt.cases.selection import NoCaseError, SelectionError
 from kestrel_qtt.cli.run import (
     ExitCode,
     OpenDriver,
+    Run,
     add_command,
     add_run_options,
     add_selection,
     known_gaps,
     load_cases,
+    plain_console,
     report_errors,
     run_loaded,
     selected,
@@ -35,30 +36,13 @@ from kestrel_qtt.plan_commands import record as plan_commands
 from kestrel_qtt.plan_commands.record import Findings
 from kestrel_qtt.plans.store import adopt, find_plans, read_plan
 
-ACTIONS: Mapping[str, str] = MappingProxyType(
-    {
-        "record": "store a new plan version for each case whose plan has changed",
-        "check": "fail where a plan is not stored, has changed since, or was edited",
-        "run": "execute stored plans, each against its own spec",
-        "explain": "show plans as trees, with the stages in which they run",
-        "diff": "show what differs between two plans, statement texts aside",
-        "prove": "compare stored plans with today's codec and planner, and run today's plans where they differ",
-        "checkpoint": "store checkpoints of plans: the state in the middle of their cases",
-        "resume": "go on from stored checkpoints, and compare what comes after",
-        "compact": "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
-        "adopt": "store plans that were written by hand, in the style of an older release",
-        "amend": "replace the records that stored plans expect, where ksqlDB's engine agrees; the old ones are kept"
-        " (--today: say why the statements mean something else today)",
-    }
-)
-
 
 def add_plans(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt plans` and its actions."""
     plans = commands.add_parser("plans", help="keep historic plans: record, check, run")
     actions = plans.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, text in ACTIONS.items():
-        action = add_command(actions, name, text, examples)
+    for name, (run, text) in _ACTIONS.items():
+        action = add_command(actions, name, text, examples, run)
         add_selection(action)
         action.add_argument(
             "--plans", type=Path, default=Path("historic-plans"), metavar="FOLDER", help="where plans are kept"
@@ -111,11 +95,6 @@ def _add_amend(action: argparse.ArgumentParser) -> None:
     )
 
 
-def plans_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
-    """Carry out the action of `qtt plans` that was asked for."""
-    return _ACTIONS[arguments.action](arguments, open_driver)
-
-
 def _stored(arguments: argparse.Namespace) -> Loaded:
     check_functions(arguments.functions)
     return plan_commands.stored_cases(arguments.paths, arguments.functions, known_gaps(arguments))
@@ -145,39 +124,33 @@ def _over_cases(
 ) -> ExitCode:
     loaded = load_cases(arguments)
     cases = selected(loaded, arguments)
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         planned = [
             case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)
         ]
         findings = action(planned, engine, arguments.plans, loaded.gaps)
-    finally:
-        engine.close()
     return max(_told(findings), report_errors(loaded))
 
 
 def _told(findings: Findings) -> ExitCode:
     """Print what a command has to tell, and say by an exit code whether something is wrong."""
-    out = Console(soft_wrap=True)
+    out = plain_console()
     for message in (*findings.done, *findings.problems):
-        out.print(message, markup=False, highlight=False)
+        out.print(message)
     return ExitCode.FAILURES if findings.problems else ExitCode.OK
 
 
 def _explain(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     from kestrel_qtt.plan_commands.text import explain_text
 
-    out = Console(soft_wrap=True)
-    engine = open_driver()
-    try:
+    out = plain_console()
+    with closing(open_driver()) as engine:
         check_functions(arguments.functions)
         selection, is_empty = selection_of(arguments), True
         for plan in plan_commands.plan_texts(arguments.paths, selection, engine, arguments.functions):
             is_empty = False
             text = explain_text(plan.text, plan.name, plan.functions)
-            out.print(f"{plan.name}\n{text}\n", markup=False, highlight=False)
-    finally:
-        engine.close()
+            out.print(f"{plan.name}\n{text}\n")
     if is_empty:
         raise NoCaseError("no case is selected")
     return ExitCode.OK
@@ -189,18 +162,15 @@ def _diff(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     if len(arguments.paths) != 2:
         raise SelectionError("expected two plans: qtt plans diff A B")
     text = difference_text(*arguments.paths)
-    Console(soft_wrap=True).print(text or "the plans mean the same", markup=False, highlight=False)
+    plain_console().print(text or "the plans mean the same")
     return ExitCode.FAILURES if text else ExitCode.OK
 
 
 def _prove(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     loaded = _stored(arguments)
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         cases = selected(loaded, arguments)
         return max(_told(plan_commands.prove_plans(cases, engine)), report_errors(loaded))
-    finally:
-        engine.close()
 
 
 def _checkpoint(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
@@ -244,27 +214,36 @@ def _amend(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     oracle = None if arguments.without_oracle or arguments.today else arguments.oracle
     amendment = Amendment.of(arguments.reason, oracle, read_rules(arguments.spec))
     loaded = _stored(arguments)
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         cases = selected(loaded, arguments)
         action = excuse_plans if arguments.today else amend_plans
         return max(_told(action(cases, engine, amendment)), report_errors(loaded))
-    finally:
-        engine.close()
 
 
-_ACTIONS: Mapping[str, Callable[[argparse.Namespace, OpenDriver], ExitCode]] = MappingProxyType(
+_ACTIONS: Mapping[str, tuple[Run, str]] = MappingProxyType(
     {
-        "record": _record,
-        "check": _check,
-        "run": _run,
-        "explain": _explain,
-        "diff": _diff,
-        "prove": _prove,
-        "checkpoint": _checkpoint,
-        "resume": _resume,
-        "compact": _compact,
-        "adopt": _adopt,
-        "amend": _amend,
+        "record": (_record, "store a new plan version for each case whose plan has changed"),
+        "check": (_check, "fail where a plan is not stored, has changed since, or was edited"),
+        "run": (_run, "execute stored plans, each against its own spec"),
+        "explain": (_explain, "show plans as trees, with the stages in which they run"),
+        "diff": (_diff, "show what differs between two plans, statement texts aside"),
+        "prove": (
+            _prove,
+            "compare stored plans with today's codec and planner, and run today's plans where they differ",
+        ),
+        "checkpoint": (_checkpoint, "store checkpoints of plans: the state in the middle of their cases"),
+        "resume": (_resume, "go on from stored checkpoints, and compare what comes after"),
+        "compact": (
+            _compact,
+            "remove stored plans that say nothing more than others of their case (--dry-run: only say which)",
+        ),
+        "adopt": (_adopt, "store plans that were written by hand, in the style of an older release"),
+        "amend": (
+            _amend,
+            (
+                "replace the records that stored plans expect, where ksqlDB's engine agrees; the old ones are kept"
+                " (--today: say why the statements mean something else today)"
+            ),
+        ),
     }
 )

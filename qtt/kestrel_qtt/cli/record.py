@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import closing
 from pathlib import Path
-
-from rich.console import Console
 
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.cases.selection import SelectionError
 from kestrel_qtt.cli.approve import propose
 from kestrel_qtt.cli.case_text import case_text
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_carrier, add_command, add_loading, progress
+from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_carrier, add_command, add_loading, plain_console, progress
 from kestrel_qtt.drivers.driver import RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.options import pair, positive
@@ -29,6 +28,7 @@ def add_record(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         "record",
         text,
         examples,
+        record_command,
         f"{text.capitalize()}: take a sample of the topics that a script reads, with partitions, offsets, timestamps"
         " and headers, mask columns, run the script, and print the case with its outputs.",
     )
@@ -81,11 +81,8 @@ def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
         servers=arguments.kafka, last=dict(arguments.topic), masks=masks, registry_url=arguments.schema_registry
     )
     case = Sampler(_case(arguments), wishes, tell).sampled()
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         ((_, outcome, _),) = run_group([case], engine, RunOptions())
-    finally:
-        engine.close()
     (proposal,) = propose([(case, outcome)])
     if proposal.problem:
         raise SelectionError(proposal.problem)
@@ -97,7 +94,7 @@ def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     text = case_text({**case_document(case), "statements": {"file": Path(script).as_posix()}, "outputs": outputs})
     tell(f"{len(case.inputs)} inputs gave {len(outputs)} outputs")
     if arguments.write is None:
-        Console(soft_wrap=True).print(text, markup=False, highlight=False, end="")
+        plain_console().print(text, end="")
     else:
         arguments.write.write_text(text, encoding="utf-8")
     return ExitCode.OK

@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from enum import IntEnum
 from pathlib import Path
 
@@ -19,11 +20,8 @@ from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import check_functions
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.options import CARRIER_OPTIONS, LOAD_OPTIONS, RUN_OPTIONS, positive, run_options
-from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import Summary, failure_text, gap_text, summarise, watched, write_report
+from kestrel_qtt.report.text import Summary, coloured, failure_text, gap_text, summarise, watched, write_report
 from kestrel_qtt.runner import file_error_result, run_cases, run_group
-
-OpenDriver = Callable[[], PlanningDriver]
 
 
 class ExitCode(IntEnum):
@@ -36,21 +34,31 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+OpenDriver = Callable[[], PlanningDriver]
+Run = Callable[[argparse.Namespace, OpenDriver], ExitCode]
+"""Carries out a command."""
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """Open a console that prints texts as they are, in lines as wide as they are."""
+    return Console(stderr=stderr, soft_wrap=True, markup=False, highlight=False)
+
+
 def add_command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     text: str,
     examples: str,
+    run: Run,
     description: str | None = None,
 ) -> argparse.ArgumentParser:
     """Declare a command with a line of help; its own page shows `description` (the same line by default)."""
-    return commands.add_parser(
-        name,
-        help=text,
-        description=description or text,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    raw = argparse.RawDescriptionHelpFormatter
+    command = commands.add_parser(
+        name, help=text, description=description or text, epilog=examples, formatter_class=raw
     )
+    command.set_defaults(run=run)
+    return command
 
 
 def add_selection(command: argparse.ArgumentParser) -> None:
@@ -93,11 +101,11 @@ def add_carrier(command: argparse.ArgumentParser, default: str) -> None:
 
 def progress() -> Callable[[str], None]:
     """Return a function that prints a line to standard error, prefixed with the seconds since now."""
-    out = Console(stderr=True, soft_wrap=True)
+    out = plain_console(stderr=True)
     started = time.perf_counter()
 
     def tell(line: str) -> None:
-        out.print(f"{time.perf_counter() - started:6.1f} s  {line}", markup=False, highlight=False)
+        out.print(f"{time.perf_counter() - started:6.1f} s  {line}")
 
     return tell
 
@@ -202,13 +210,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run loaded cases with the options of `qtt run`."""
-    out = Console(soft_wrap=True)
+    out = plain_console()
     file_errors = [file_error_result(error) for error in loaded.errors]
     cases: Sequence[Case] = ()
     try:
         cases = selected(loaded, arguments)
     except EmptyShardError as error:
-        out.print(f"{error}", markup=False, highlight=False)
+        out.print(f"{error}")
     started = time.perf_counter()
     results = list(file_errors)
     for failed in results:
@@ -222,12 +230,12 @@ def run_loaded(loaded: Loaded, arguments: argparse.Namespace, open_driver: OpenD
     except KeyboardInterrupt:
         interrupted = True
     for known in (result for result in results if result.status is Status.SKIPPED):
-        out.print(gap_text(known), markup=False, highlight=False)
+        out.print(gap_text(known))
     summary = summarise(results, time.perf_counter() - started)
     if interrupted:
         left = len(cases) + len(file_errors) - len(results)
-        out.print(f"interrupted: {left} of {len(cases)} cases did not end", markup=False, highlight=False)
-    out.print(str(summary), markup=False, highlight=False)
+        out.print(f"interrupted: {left} of {len(cases)} cases did not end")
+    out.print(str(summary))
     _write_reports(arguments, results, summary, out)
     # After Ctrl-C nobody waits for plans.
     _html_report(arguments, results, summary, None if interrupted else open_driver, out)
@@ -243,12 +251,9 @@ def _results(
     if not cases:
         return
     options = run_options(lambda name: getattr(arguments, name.replace("-", "_")), arguments.jobs)
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         running = run_cases(cases, engine, options, tolerant_errors=arguments.tolerant_errors, gaps=gaps)
         yield from watched(running, len(cases), Console(stderr=True))
-    finally:
-        engine.close()
 
 
 def _write_reports(arguments: argparse.Namespace, results: Sequence[Result], summary: Summary, out: Console) -> None:
@@ -262,7 +267,7 @@ def _write_reports(arguments: argparse.Namespace, results: Sequence[Result], sum
         from kestrel_qtt.report.ci import github_annotations
 
         for annotation in github_annotations(results):
-            out.print(annotation, markup=False, highlight=False)
+            out.print(annotation)
 
 
 def _html_report(
@@ -283,22 +288,19 @@ def _html_report(
     finally:
         if engine is not None:
             engine.close()
-    out.print(f"report: {file}", markup=False, highlight=False)
+    out.print(f"report: {file}")
 
 
 def outcomes_of(cases: Sequence[Case], open_driver: OpenDriver) -> list[tuple[Case, Outcome]]:
     """Run cases, showing progress, and give what came out of each."""
-    engine = open_driver()
-    try:
+    with closing(open_driver()) as engine:
         running = run_group(cases, engine, RunOptions())
         return [(case, outcome) for case, outcome, _ in watched(running, len(cases), Console(stderr=True))]
-    finally:
-        engine.close()
 
 
 def report_errors(loaded: Loaded) -> ExitCode:
     """Print the files and cases that could not be read, and say by an exit code whether there were any."""
-    console = Console(stderr=True, soft_wrap=True)
+    console = plain_console(stderr=True)
     for error in loaded.errors:
-        console.print(str(error), markup=False, highlight=False)
+        console.print(str(error))
     return ExitCode.USAGE if loaded.errors else ExitCode.OK

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from pathlib import Path
-
-from rich.console import Console
 
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.cases.selection import SelectionError
@@ -17,6 +16,7 @@ from kestrel_qtt.cli.run import (
     add_command,
     add_selection,
     load_cases,
+    plain_console,
     progress,
     selected,
 )
@@ -33,6 +33,7 @@ def add_shrink(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
         "shrink",
         text,
         examples,
+        shrink_command,
         (
             f"{text.capitalize()}: fewer statements, records, columns and expressions, smaller values. Prints the small"
             " case; nothing is changed without --write."
@@ -50,16 +51,14 @@ def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     case = _one_case(arguments)
     if arguments.write is not None and arguments.write.exists():
         raise SelectionError(f"{arguments.write} exists; --write takes the name of a new file")
-    out, tell = Console(soft_wrap=True), progress()
-    engine = open_driver()
-    try:
-        small, reason = shrink(case, engine, tell)
-    except ShrinkError as error:
-        raise SelectionError(f"{case.id}: {error}") from error
-    finally:
-        engine.close()
+    out, tell = plain_console(), progress()
+    with closing(open_driver()) as engine:
+        try:
+            small, reason = shrink(case, engine, tell)
+        except ShrinkError as error:
+            raise SelectionError(f"{case.id}: {error}") from error
     text = case_text(case_document(small))
-    out.print(text, markup=False, highlight=False, end="")
+    out.print(text, end="")
     tell(f"of {len(case.inputs)} records {len(small.inputs)} are left; both cases fail because {reason.text}")
     if arguments.write is not None:
         arguments.write.write_text(text, encoding="utf-8")

@@ -17,6 +17,7 @@ _TEXT = (
 def add_warm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     command = commands.add_parser("warm", help="show or end the JVMs that runs leave behind", description=_TEXT)
+    command.set_defaults(run=warm_command)
     command.add_argument("--stop", action="store_true", help="end the one of this directory, unless a run is using it")
     command.add_argument("--all", action="store_true", help="with --stop, end those of all directories")
 

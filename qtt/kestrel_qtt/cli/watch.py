@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,12 +13,20 @@ from rich.console import Console
 
 from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import Case, Result, Status
-from kestrel_qtt.cli.run import ExitCode, OpenDriver, add_carrier, add_command, add_selection, load_cases, selection_of
+from kestrel_qtt.cli.run import (
+    ExitCode,
+    OpenDriver,
+    add_carrier,
+    add_command,
+    add_selection,
+    load_cases,
+    plain_console,
+    selection_of,
+)
 from kestrel_qtt.drivers.driver import PlanningDriver, RunOptions
 from kestrel_qtt.drivers.functions import forget_functions
 from kestrel_qtt.load import Loaded
-from kestrel_qtt.report.colour import coloured
-from kestrel_qtt.report.text import failure_text, summarise, watched
+from kestrel_qtt.report.text import coloured, failure_text, summarise, watched
 from kestrel_qtt.runner import run_cases
 
 INTERVAL = 0.3
@@ -39,8 +48,7 @@ class Watch:
 
     def run(self) -> None:
         """Run all cases, then those that a saved file touches, until KeyboardInterrupt."""
-        engine = self.open_driver()
-        try:
+        with closing(self.open_driver()) as engine:
             loaded = self._load()
             seen = state_of(files_of(loaded, self.arguments))
             self._run(loaded, selection_of(self.arguments).of(loaded.cases), engine)
@@ -58,14 +66,12 @@ class Watch:
                 seen = {**now, **found}
                 cases = selection_of(self.arguments).of(loaded.cases)
                 self._run(loaded, touched(cases, changed, self.arguments), engine)
-        finally:
-            engine.close()
 
     def _load(self) -> Loaded:
         loaded = load_cases(self.arguments)
         self.errors = len(loaded.errors)
         for error in loaded.errors:
-            self.out.print(f"ERROR {error}", markup=False, highlight=False)
+            self.out.print(f"ERROR {error}")
         known = {case.id for case in loaded.cases}
         self.failing = {name: result for name, result in self.failing.items() if name in known}
         return loaded
@@ -87,7 +93,7 @@ class Watch:
         others = len(self.failing) - sum(result.case.id in self.failing for result in results)
         still = f"; {others} more failed before" if others else ""
         files = sum(path.is_file() for path in state_of(files_of(loaded, self.arguments)))
-        self.out.print(f"{summary}{still}; watching {files} files, Ctrl-C ends", markup=False, highlight=False)
+        self.out.print(f"{summary}{still}; watching {files} files, Ctrl-C ends")
 
 
 def files_of(loaded: Loaded, arguments: argparse.Namespace) -> list[Path]:
@@ -135,14 +141,14 @@ def pause() -> None:
 def add_watch(commands: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
     """Declare `qtt watch`."""
     text = "run cases, and again whenever a file that they need is saved"
-    command = add_command(commands, "watch", text, examples)
+    command = add_command(commands, "watch", text, examples, watch_command)
     add_selection(command)
     add_carrier(command, "process")
 
 
 def watch_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """`qtt watch`: run until Ctrl-C; the exit code says whether a case fails then."""
-    watch = Watch(arguments, open_driver, Console(soft_wrap=True), pause)
+    watch = Watch(arguments, open_driver, plain_console(), pause)
     try:
         watch.run()
     except KeyboardInterrupt:

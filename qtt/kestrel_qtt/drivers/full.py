@@ -29,7 +29,7 @@ class FullDriver(RecordDriver):
             yield from super().run(records, options)
         # The engine of `kestrel shell` is imported where a case needs it: most runs have cases of records only.
         if rest:
-            from kestrel_qtt.drivers.rest.driver import run_rest
+            from kestrel_qtt.drivers.rest import run_rest
 
             yield from run_rest(rest)
         if scripts:

@@ -6,24 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from kestrel_qtt.cases.model import Case
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_sql.errors import FunctionError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.user_functions import functions_with
 
 
-def functions_of(case: Case) -> Registry:
-    """The functions of a case; cases that name the same sources share one registry.
-
-    Raises:
-        FunctionError: a source cannot be loaded.
-    """
-    return functions_from(case.functions)
-
-
 def functions_from(sources: Sequence[str | Path]) -> Registry:
-    """Return the built-in functions and those of `sources`, which are modules or Python files; each runs once.
+    """Return the built-in functions and those of `sources`, which are modules or Python files; each list runs once.
 
     Raises:
         FunctionError: a source cannot be loaded.

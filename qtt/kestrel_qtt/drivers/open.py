@@ -32,10 +32,9 @@ def open_driver(carrier: str = "spark") -> PlanningDriver:
         from kestrel_qtt.drivers.records.process_topics import ProcessTopics
 
         return FullDriver(ProcessTopics())
-    from kestrel_qtt.drivers.memory import Memory
     from kestrel_qtt.drivers.records.memory_topics import MemoryTopics
 
-    return FullDriver(MemoryTopics(Memory()))
+    return FullDriver(MemoryTopics())
 
 
 def open_kafka_driver(servers: str) -> PlanningDriver:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kestrel_qtt.cases.model import InputRecord
-from kestrel_qtt.drivers.event_times import EventTimes
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.aggregate_operators import grace_and_retention, has_cache
-from kestrel_sql.errors import did_you_mean
+from kestrel_sql.errors import SerdeError, did_you_mean
+from kestrel_sql.java.time.text import parse_instant
+from kestrel_sql.java.time.zones import zone_of
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.step import SerdeFeature, Step
+from kestrel_sql.plan.step import SerdeFeature, Step, TimestampColumn
 from kestrel_sql.plan.steps.aggregates import StreamWindowedAggregateV1
 from kestrel_sql.plan.steps.sources import StreamSourceV1
 from kestrel_sql.plan.steps.streams import (
@@ -21,8 +22,31 @@ from kestrel_sql.plan.steps.streams import (
     StreamSelectV1,
 )
 from kestrel_sql.session.session import PersistentQuery, Session
+from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.statements import Emit, HoppingWindow, SessionWindow, Window
 from kestrel_sql.topics.records import Record
+
+
+class EventTimes:
+    """Reads the event times of the records of a source."""
+
+    def __init__(self, session: Session, source: Source, column: TimestampColumn | None) -> None:
+        """Prepare to read `column` of a source, or the timestamps of its records."""
+        self._column = column
+        self._records = SourceRecords.of(source, session.serde())
+
+    def of(self, record: Record) -> int | None:
+        """The event time of a record (ms); None if the query drops the record for want of one."""
+        if self._column is None or record.value is None:
+            return None if record.value is None else record.timestamp
+        try:
+            found = self._records.to_row(record).get(self._column.column)
+            if isinstance(found, str):
+                found = parse_instant(found, self._column.format or "", zone_of("UTC"))
+        except (SerdeError, ValueError):
+            return None
+        return found if isinstance(found, int) and found >= 0 else None
+
 
 _PASSING = (StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectV1)
 """Steps that let each row through with its timestamp."""

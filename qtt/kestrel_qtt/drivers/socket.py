@@ -24,7 +24,7 @@ from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.partitions import PARTITIONS, Partitions, declared_partitions, named_partitions
 from kestrel_qtt.drivers.records.process_topics import ProcessTopics
-from kestrel_qtt.drivers.rest.run import BASE_PROPERTIES, answered, held, session_of
+from kestrel_qtt.drivers.rest import BASE_PROPERTIES, answered, held, session_of
 from kestrel_qtt.drivers.served import BrokerServer, broker_serving
 from kestrel_qtt.drivers.topics import register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, RestCase

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_config import crashed_config
-from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.topics import NO_CACHE
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -48,7 +48,9 @@ def _run(case: ScriptCase) -> model.Outcome:
     wrong = crashed_config(case)
     if wrong is not None:
         return wrong
-    session = Session(config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_of(case))
+    session = Session(
+        config=properties_config(dict(case.properties), _PROPERTIES), functions=functions_from(case.functions)
+    )
     script = _Script(MemoryEngine(session, topics=TopicRule.HARNESS), case.file)
     try:
         for text in case.statements:

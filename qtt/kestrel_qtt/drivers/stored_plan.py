@@ -8,13 +8,9 @@ from pathlib import Path
 from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
 from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
 from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED, written_by
-from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.declaration import Aggregate
 from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Session, properties_config
-from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.types.sql_types import SqlType
 
 
 def execute_stored(
@@ -49,17 +45,7 @@ def last_serdes(session: Session) -> dict[str, SerdeInfo]:
     queries = list(session.queries.values())
     if not queries:
         return {}
-
-    def type_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        return bind(expression, scope, session.functions).type
-
-    def state_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        bound = bind(expression, scope, session.functions)
-        if not isinstance(bound.function, Aggregate) or bound.function.intermediate is None:
-            return None
-        return bound.function.intermediate(tuple(child.type for child in bound.children))
-
-    found = plan_serdes(queries[-1].plan, type_of, state_of)
+    found = plan_serdes(queries[-1].plan, session.functions)
     return {name: _info(serde) for name, serde in found.items()}
 
 

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kestrel_qtt.cases.counts import count_of
-from kestrel_qtt.cases.matching import Matching
-from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, OutputRecord, Window
+from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, Matching, OutputRecord, Window
 from kestrel_qtt.judge.align import Pair, align
-from kestrel_qtt.judge.compare import Difference, Rules, is_same
-from kestrel_qtt.judge.inside import differences
+from kestrel_qtt.judge.compare import Difference, Rules, differences, is_same
 from kestrel_qtt.judge.json_text import show, write_json
 
 SHOWN_RECORDS = 5

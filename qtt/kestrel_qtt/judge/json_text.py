@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from decimal import Decimal
 
-from kestrel_qtt.cases.model import Actual
+from kestrel_qtt.cases.model import Actual, ActualRecord
 from kestrel_qtt.judge.compare import Absent
 
 
@@ -56,3 +56,24 @@ _TYPES: tuple[tuple[type, str], ...] = (
     (bytes, "bytes"),
     (Mapping, "object"),
 )
+
+
+def record_json(topic: str, record: ActualRecord) -> str:
+    """Return a record as one line of JSON, as a case lists it in `outputs`."""
+    members: dict[str, object] = {
+        "topic": topic,
+        "key": record.key,
+        "value": record.value,
+        "timestamp": record.timestamp,
+    }
+    texts = [f'"{name}": {write_json(value)}' for name, value in members.items()]  # type: ignore[arg-type]
+    if record.window:
+        window = record.window
+        texts.append(f'"window": {write_json({"start": window.start, "end": window.end, "type": window.kind})}')
+    if record.headers:
+        pairs = [
+            {"KEY": name, "VALUE": None if v is None else base64.b64encode(v).decode("ascii")}
+            for name, v in record.headers
+        ]
+        texts.append(f'"headers": {write_json(pairs)}')
+    return "{" + ", ".join(texts) + "}"

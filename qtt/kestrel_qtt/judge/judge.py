@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from kestrel_qtt.cases.model import (
@@ -11,20 +11,48 @@ from kestrel_qtt.cases.model import (
     Crashed,
     ExpectedException,
     Failed,
+    FormatInfo,
     Outcome,
-    OutputRecord,
     Produced,
     Rejected,
     Result,
+    SerdeInfo,
     Status,
 )
+from kestrel_qtt.judge.column_lists import canonical_columns
 from kestrel_qtt.judge.diff import Comparison, record_text, topic_differences, topic_report
 from kestrel_qtt.judge.log_entries import log_differences, log_notes
 from kestrel_qtt.judge.post_conditions import post_differences
 from kestrel_qtt.judge.rest_answers import rest_failures
 from kestrel_qtt.judge.spec_classes import classify
-from kestrel_qtt.judge.stored_schemas import serde_failures
 from kestrel_qtt.ksqldb.rest_cases import RestCase
+
+
+def serde_failures(expected: Mapping[str, SerdeInfo], actual: Mapping[str, SerdeInfo]) -> list[str]:
+    """Return how the topics and stores of a query differ from the expected ones, one message each."""
+    failures = [
+        f"schemas: {name} is expected, but nothing is written there" for name in expected.keys() - actual.keys()
+    ]
+    failures += [f"schemas: {name} is written, but not expected" for name in actual.keys() - expected.keys()]
+    both = sorted(expected.keys() & actual.keys())
+    return sorted(failures) + [text for name in both for text in _differences(name, expected[name], actual[name])]
+
+
+def _differences(name: str, expected: SerdeInfo, actual: SerdeInfo) -> Iterator[str]:
+    wanted, found = canonical_columns(expected.schema), canonical_columns(actual.schema)
+    if wanted != found:
+        yield f"schemas: {name}: schema is\n    {found}\n  expected\n    {wanted}"
+    sides = (("key", expected.key_format, actual.key_format), ("value", expected.value_format, actual.value_format))
+    for side, left, right in sides:
+        if _whole(left) != _whole(right):
+            yield f"schemas: {name}: {side} format is {_whole(right)}, expected {_whole(left)}"
+
+
+def _whole(info: FormatInfo | None) -> object:
+    if info is None:
+        return "absent"
+    return info.format, dict(info.properties), sorted(info.features), info.window_type, info.window_size
+
 
 _STATEMENT_EXCEPTION = "KsqlStatementException"
 _SYNTAX_CODE = "SYNTAX"
@@ -126,9 +154,7 @@ def _produced(case: Case, produced: Produced) -> str:
 
 
 def _topics(case: Case, produced: Produced) -> Iterator[str]:
-    expected: dict[str, list[OutputRecord]] = {}
-    for record in case.outputs or ():
-        expected.setdefault(record.topic, []).append(record)
+    expected = case.outputs_by_topic
     for topic, records in expected.items():
         actual = produced.records.get(topic, ())
         found = topic_differences(topic, records, actual, Comparison.of(case))
@@ -140,7 +166,6 @@ def _topics(case: Case, produced: Produced) -> Iterator[str]:
 
 def _silence(case: Case, produced: Produced, named: set[str]) -> Iterator[str]:
     """Check that a sink topic that no output names is empty."""
-    free = named | {topic.name for topic in produced.topics if topic.internal}
-    for topic, records in produced.records.items():
-        if records and topic not in free:
+    for topic, records in produced.compared.items():
+        if records and topic not in named:
             yield f"topic {topic}: no records expected, {len(records)} written, the first: {record_text(records[0])}"

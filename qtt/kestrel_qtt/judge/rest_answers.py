@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-from kestrel_qtt.cases.model import Actual, Json, OutputRecord, Produced
+from kestrel_qtt.cases.model import Actual, Json, Produced
 from kestrel_qtt.judge.compare import is_same
 from kestrel_qtt.judge.diff import Comparison, topic_differences, topic_report
 from kestrel_qtt.judge.json_text import write_json
@@ -44,10 +44,7 @@ def _shown(thing: Any) -> str:
 
 def _records(case: RestCase, outcome: Produced) -> Iterator[str]:
     """Compare as many records of a topic as are expected, without headers."""
-    expected: dict[str, list[OutputRecord]] = {}
-    for record in case.outputs or ():
-        expected.setdefault(record.topic, []).append(record)
-    for topic, records in expected.items():
+    for topic, records in case.outputs_by_topic.items():
         actual = outcome.records.get(topic, ())[: len(records)]
         wanted = [replace(left, headers=right.headers) for left, right in zip(records, actual, strict=False)]
         wanted += records[len(wanted) :]

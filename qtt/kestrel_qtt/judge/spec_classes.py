@@ -95,7 +95,7 @@ def _single_emission(case: Case, produced: Produced) -> Case:
     Kafka before 3.5 emitted a group after it removed the old row and again after it added the new one.
     """
     kept: list[OutputRecord] = []
-    for topic, expected in _by_topic(case).items():
+    for topic, expected in case.outputs_by_topic.items():
         kept += _last_emissions(expected, produced.records.get(topic, ()), case.is_exact)
     return _with_outputs(case, kept)
 
@@ -126,7 +126,7 @@ def _same_place(left: OutputRecord, right: OutputRecord) -> bool:
 def _respelled(case: Case, produced: Produced) -> Case:
     """Accept equal numbers in another spelling, such as `1` and `1.0`, and null columns instead of absent ones."""
     written: list[OutputRecord] = []
-    for topic, expected in _by_topic(case).items():
+    for topic, expected in case.outputs_by_topic.items():
         actual = produced.records.get(topic, ())
         if len(actual) != len(expected):
             return case
@@ -159,21 +159,10 @@ def _same_double(left: int | Decimal, right: Decimal) -> bool:
     return abs(Decimal(left)) > _EXACT_DOUBLES and float(left) == float(right)
 
 
-def _by_topic(case: Case) -> dict[str, list[OutputRecord]]:
-    topics: dict[str, list[OutputRecord]] = {}
-    for record in case.outputs or ():
-        topics.setdefault(record.topic, []).append(record)
-    return topics
-
-
 def _with_outputs(case: Case, outputs: Sequence[OutputRecord]) -> Case:
     """Return the case with other outputs, or the case itself if they are equal topic by topic."""
     changed = replace(case, outputs=tuple(outputs))
-    return case if _same_outputs(case, changed) else changed
-
-
-def _same_outputs(left: Case, right: Case) -> bool:
-    return repr(_by_topic(left)) == repr(_by_topic(right))
+    return case if repr(case.outputs_by_topic) == repr(changed.outputs_by_topic) else changed
 
 
 CLASSES: tuple[PlanClass, ...] = (

@@ -7,15 +7,13 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.declaration import Aggregate
+from kestrel_qtt.ksqldb.stored_serdes import info_of, stored_columns, type_of
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
-from kestrel_sql.plan.schemas import scope_of
-from kestrel_sql.plan.step import Formats, Step, WindowInfo, WindowType
+from kestrel_sql.plan.step import Formats, Step, WindowInfo
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -33,12 +31,8 @@ from kestrel_sql.plan.steps.sources import (
 )
 from kestrel_sql.plan.steps.streams import StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1, StreamSelectKeyV2
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
-from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.sql.nodes.statements import HoppingWindow, JoinType, TumblingWindow
+from kestrel_sql.sql.nodes.statements import JoinType
 from kestrel_sql.types.schema import WINDOW_BOUNDS, Column, Schema
-from kestrel_sql.types.sql_types import SqlType
-
-_Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 
 _REPARTITION_NODES = 3
 """A filter, a sink and a source."""
@@ -99,6 +93,7 @@ class _Walk:
         self._prefix = prefix
         self._optimized = optimized
         self._functions = functions
+        self._type_of = partial(type_of, functions=functions)
         self._nodes = 0
         self.topics: list[InternalTopic] = []
 
@@ -128,9 +123,6 @@ class _Walk:
                 return self._table_join(step, inputs, schema)
             case _:
                 return self._one_input(step, inputs[0], schema)
-
-    def _type_of(self, expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-        return bind(expression, scope, self._functions).type
 
     def _inputs(self, step: Step) -> list[_Built]:
         if isinstance(step, StreamTableJoinV1):
@@ -195,10 +187,9 @@ class _Walk:
                 self._changelog(f"{name}-Materialize", step.internal_formats, schema, source.window)
                 return built
             case StreamAggregateV1() | StreamWindowedAggregateV1() | TableAggregateV1():
-                window = _window(step) if isinstance(step, StreamWindowedAggregateV1) else None
-                self._changelog(
-                    f"{name}-Materialize", step.internal_formats, self._states(step, source.schema, schema), window
-                )
+                window = info_of(step.window_expression.window) if isinstance(step, StreamWindowedAggregateV1) else None
+                columns = stored_columns(step, schema, source.schema, self._functions)
+                self._changelog(f"{name}-Materialize", step.internal_formats, columns, window)
                 return _Built(schema, window)
             case TableSuppressV1():
                 self._changelog(f"{name}-store", step.internal_formats, schema, source.window)
@@ -208,17 +199,6 @@ class _Walk:
                 return _Built(schema, source.window)
             case _:
                 return replace(source, schema=schema)
-
-    def _states(self, step: _Aggregate, source: Schema, results: Schema) -> Schema:
-        """Return the columns of an aggregate's store: results, or states where they have another type."""
-        columns = list(results.columns)
-        first = len(results.key) + len(step.non_aggregate_columns)
-        for at, call in enumerate(step.aggregation_functions, first):
-            bound = bind(call, scope_of(source), self._functions)
-            if isinstance(bound.function, Aggregate) and bound.function.intermediate is not None:
-                state = bound.function.intermediate(tuple(child.type for child in bound.children))
-                columns[at] = replace(columns[at], type=state)
-        return Schema(tuple(columns))
 
     def _stream_join(self, step: StreamStreamJoinV1, inputs: list[_Built], schema: Schema) -> _Built:
         # ksqlDB runs a right join as a left join with the sides swapped. The key is always written as the left
@@ -273,13 +253,3 @@ class _Walk:
 
 def _name(step: Step) -> str:
     return step.query_context.replace("/", "-")
-
-
-def _window(step: StreamWindowedAggregateV1) -> WindowInfo:
-    match step.window_expression.window:
-        case TumblingWindow() as window:
-            return WindowInfo(WindowType.TUMBLING, window.size.millis)
-        case HoppingWindow() as window:
-            return WindowInfo(WindowType.HOPPING, window.size.millis)
-        case _:
-            return WindowInfo(WindowType.SESSION)

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError
-from kestrel_sql.planner.analysis.analyze import Analysis, analyze
-from kestrel_sql.planner.analysis.scope import Scope
+from kestrel_sql.planner.analysis.analyze import analyze
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.admin import Statement
-from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.sql.nodes.statements import CreateAs, Emit, InsertInto, Query
+from kestrel_sql.sql.nodes.statements import CreateAs, InsertInto
 
 
 def rewritten_text(statement: Statement, catalog: Catalog, types: Types) -> str:
@@ -22,25 +20,7 @@ def rewritten_text(statement: Statement, catalog: Catalog, types: Types) -> str:
     try:
         analysis = analyze(statement.query, catalog, types, is_persistent=True)
         return format_statement(
-            replace(statement, query=_rewritten(analysis), properties=tuple(sorted(statement.properties)))
+            replace(statement, query=analysis.written_out, properties=tuple(sorted(statement.properties)))
         )
     except StatementError:
         return format_statement(statement)
-
-
-def _rewritten(analysis: Analysis) -> Query:
-    query, scope = analysis.query, analysis.scope
-    return replace(
-        query,
-        select=analysis.select,
-        joins=tuple(replace(join, criteria=scope.qualify(join.criteria)) for join in query.joins),
-        where=_qualified(query.where, scope),
-        group_by=analysis.group_by,
-        partition_by=analysis.partition_by,
-        having=_qualified(query.having, scope),
-        emit=query.emit or Emit.CHANGES,
-    )
-
-
-def _qualified(expression: Expression | None, scope: Scope) -> Expression | None:
-    return None if expression is None else scope.qualify(expression)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
+from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.declaration import Aggregate
+from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.schemas import scope_of
-from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, Typer, WindowInfo, WindowType
+from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, Step, WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -27,12 +31,13 @@ from kestrel_sql.plan.steps.sources import (
 )
 from kestrel_sql.plan.steps.streams import StreamGroupByKeyV1, StreamGroupByV1, StreamGroupByV2, StreamSelectKeyV1
 from kestrel_sql.plan.steps.tables import TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
+from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import HoppingWindow, JoinType, SessionWindow, Window
 from kestrel_sql.types.schema import PSEUDO_COLUMNS, Column, Schema
 from kestrel_sql.types.sql_types import SqlType
 
 _Source = StreamSourceV1 | WindowedStreamSourceV1 | TableSourceV1 | TableSourceV2 | WindowedTableSourceV1
-_Aggregate = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
+AggregateStep = StreamAggregateV1 | StreamWindowedAggregateV1 | TableAggregateV1
 _GroupBy = StreamGroupByKeyV1 | StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2
 _Join = StreamStreamJoinV1 | StreamTableJoinV1
 _Sink = StreamSinkV1 | TableSinkV1
@@ -57,15 +62,13 @@ class Serde:
     value: SideFormat | None
 
 
-def plan_serdes(plan: QueryPlan, typer: Typer, state_typer: Typer) -> dict[str, Serde]:
+def plan_serdes(plan: QueryPlan, functions: Registry) -> dict[str, Serde]:
     """Return the serdes of a query by name, such as `CTAS_OUT_0.Aggregate.GroupBy`.
-
-    `state_typer` returns the type of an aggregate function's state, or None if it is the type of the result.
 
     Raises:
         StatementError: an expression of the plan is not well typed.
     """
-    walk = _Walk(f"{plan.query_id}.", typer, state_typer)
+    walk = _Walk(f"{plan.query_id}.", functions)
     walk.visit(plan.physical_plan)
     return walk.found
 
@@ -83,17 +86,17 @@ class _Walk:
     """Walks a plan and collects the serdes of its steps."""
 
     prefix: str
-    typer: Typer
-    state_typer: Typer
+    functions: Registry
     found: dict[str, Serde] = field(default_factory=dict)
 
     def visit(self, step: Step) -> _Flow:
         """Collect from the steps upstream of `step`, then from the step."""
         inputs = [self.visit(source) for source in step.upstream]
-        flow = _Flow(step.schema([each.schema for each in inputs], self.typer), _window(step, inputs))
+        typer = partial(type_of, functions=self.functions)
+        flow = _Flow(step.schema([each.schema for each in inputs], typer), _window(step, inputs))
         name = self.prefix + step.query_context.replace("/", ".")
-        if isinstance(step, _Aggregate):
-            stored = _stored(step, flow.schema, scope_of(inputs[0].schema), self.state_typer)
+        if isinstance(step, AggregateStep):
+            stored = stored_columns(step, flow.schema, inputs[0].schema, self.functions)
             self.found[f"{name}.Materialize"] = _both(stored, step.internal_formats, inputs[0].window)
         self.found.update((name + suffix, serde) for suffix, serde in _serdes(step, flow, inputs))
         return flow
@@ -104,14 +107,15 @@ def _window(step: Step, inputs: list[_Flow]) -> WindowInfo | None:
         case WindowedStreamSourceV1() | WindowedTableSourceV1():
             return step.window_info
         case StreamWindowedAggregateV1():
-            return _info(step.window_expression.window)
+            return info_of(step.window_expression.window)
         case _ if isinstance(step, _Reshaped) or not inputs:
             return None
         case _:
             return inputs[0].window
 
 
-def _info(window: Window) -> WindowInfo:
+def info_of(window: Window) -> WindowInfo:
+    """The window of a key that a clause makes."""
     if isinstance(window, SessionWindow):
         return WindowInfo(WindowType.SESSION)
     kind = WindowType.HOPPING if isinstance(window, HoppingWindow) else WindowType.TUMBLING
@@ -172,12 +176,22 @@ def _of_join(step: _Join, inputs: list[_Flow]) -> Iterator[tuple[str, Serde]]:
     yield ".Left", Serde(left.schema, None, _value(formats))
 
 
-def _stored(step: _Aggregate, schema: Schema, scope: Mapping[str, SqlType], state_typer: Typer) -> Schema:
-    """Return the columns of the store: states instead of results, without window bounds."""
+def type_of(expression: Expression, scope: Mapping[str, SqlType], functions: Registry) -> SqlType | None:
+    """The type of an expression of a plan."""
+    return bind(expression, scope, functions).type
+
+
+def stored_columns(step: AggregateStep, schema: Schema, source: Schema, functions: Registry) -> Schema:
+    """The columns of an aggregate's store: states where they have another type than results, and no window bounds."""
     first = len(schema.key) + len(step.non_aggregate_columns)
     columns = list(schema.columns[:first])
     for column, call in zip(schema.columns[first:], step.aggregation_functions, strict=False):
-        columns.append(replace(column, type=state_typer(call, scope) or column.type))
+        bound = bind(call, scope_of(source), functions)
+        if isinstance(bound.function, Aggregate) and bound.function.intermediate is not None:
+            state = bound.function.intermediate(tuple(child.type for child in bound.children))
+            columns.append(replace(column, type=state))
+        else:
+            columns.append(column)
     return Schema(tuple(columns))
 
 

@@ -12,8 +12,8 @@ from kestrel_qtt.cases.decode import output_of
 from kestrel_qtt.cases.model import Case, ExpectedLog, Json, OutputRecord, Produced, Result, Status
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.driver import Driver, PlanningDriver, RunOptions
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.plan_commands.oracle import OracleError, ask
 from kestrel_qtt.plan_commands.record import Findings
 from kestrel_qtt.plans.store import PlanStoreError, StoredPlan, amend, excuse, load_stored, plan_at
@@ -187,10 +187,9 @@ def _records(result: Result) -> Iterator[dict[str, Json]]:
     """Yield the records that a plan gives, with partition and offset where its spec has them."""
     case, outcome = result.case, result.outcome
     assert isinstance(outcome, Produced)  # noqa: S101 - `_not_amendable` checks it
-    internal = {topic.name for topic in outcome.topics if topic.internal}
     before = case.outputs or ()
     placed = [name for name in ("partition", "offset") if any(getattr(each, name) is not None for each in before)]
-    for topic, records in outcome.records.items():
-        for record in records if topic not in internal else ():
+    for topic, records in outcome.compared.items():
+        for record in records:
             members: Any = parse_json(record_json(topic, record))
             yield {**members, **{name: getattr(record, name) for name in placed}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -148,8 +149,7 @@ def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
 
     done: list[str] = []
     problems: list[str] = []
-    engine = Checkpoints()
-    try:
+    with closing(Checkpoints()) as engine:
         for case in cases:
             try:
                 path = plan_checkpoints.write(case.file.parent, engine.freeze(case, after))
@@ -157,8 +157,6 @@ def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
                 problems.append(str(error))
             else:
                 done.append(f"stored {path}, {path.stat().st_size} bytes")
-    finally:
-        engine.close()
     return Findings(tuple(done), tuple(problems))
 
 
@@ -168,8 +166,7 @@ def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) ->
 
     done: list[str] = []
     problems: list[str] = []
-    engine = Checkpoints()
-    try:
+    with closing(Checkpoints()) as engine:
         for file in (file for path in paths for file in plan_checkpoints.find(path)):
             try:
                 case = load_stored(case_file(file.with_name(SPEC_FILE)))
@@ -181,8 +178,6 @@ def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) ->
                 (done if result.status is Status.PASSED else problems).append(
                     f"{result.status.value} {file}\n  {result.reason}".rstrip()
                 )
-    finally:
-        engine.close()
     return Findings(tuple(done), tuple(problems))
 
 

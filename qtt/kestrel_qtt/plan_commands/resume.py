@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -15,13 +16,15 @@ from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.warm.session import open_case_session
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
 from kestrel_qtt.plans.checkpoints import Frozen, pack, second_half, unpack
 from kestrel_qtt.plans.store import PlanStoreError
 from kestrel_sql.dataflow.rows import Output
+from kestrel_sql.errors import CheckpointError
 from kestrel_sql.plan.codec.plan_file import engine_version
 from kestrel_sql.session.session import PersistentQuery
-from kestrel_sql.spark.in_memory.resumable import ResumableRunner
+from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
+from kestrel_sql.spark.checkpoint.compatibility import check_start
+from kestrel_sql.spark.in_memory.resumable import ResumableQuery, ResumableRunner
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.topics.records import Record
 
@@ -106,3 +109,36 @@ def _pipeline(run: CaseRun, query: PersistentQuery) -> Pipeline:
 def operator_names(pipeline: Pipeline) -> tuple[str, ...]:
     """Return the names of the operators of a pipeline, level by level."""
     return tuple(type(stateful.operator).__name__ for level in pipeline.graph.levels for stateful in level)
+
+
+def resume_copy(runner: ResumableRunner, pipeline: Pipeline, checkpoint: Path, fed: Sequence[Record]) -> ResumableQuery:
+    """Copy the checkpoint of a query that processed `fed` in one `advance`, and return a query with its state.
+
+    Raises:
+        CheckpointError: another plan wrote it, it cannot be read, or its last batch was begun and not finished.
+    """
+    batch = unfinished_batch(checkpoint)
+    if batch is not None:
+        # A topic in memory would hold the records of the batch twice.
+        raise CheckpointError(f"the checkpoint {checkpoint} cannot be resumed: its batch {batch} was not finished")
+    query = ResumableQuery(runner, pipeline)
+    shutil.copytree(checkpoint, query.checkpoint)
+    _move_paths(query.checkpoint)
+    check_start(lambda: runner.spark, pipeline, query.checkpoint)
+    query.skip(fed)
+    return query
+
+
+def _move_paths(checkpoint: Path) -> None:
+    """Point the metadata of a copied checkpoint to its own files. Spark writes full paths of schemas into it."""
+    for file in checkpoint.glob("state/*/_metadata/v2/[!.]*"):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointError(
+                f"the checkpoint cannot be resumed: {file.relative_to(checkpoint)} is not text"
+            ) from error
+        own = re.sub(r'"file:[^"]*?/state/(?=\d+/_stateSchema/)', f'"file:{checkpoint}/state/', text)
+        file.write_text(own, encoding="utf-8")
+        # The checksum belongs to the old text.
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

@@ -15,8 +15,8 @@ import pytest
 
 from kestrel_qtt.cases.discovery import CaseFile, Kind, find_files
 from kestrel_qtt.cases.model import CaseFileError, Json, Produced, Result, Status
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.judge.record_json import record_json
 from kestrel_qtt.load import Loaded
 from kestrel_qtt.plugin.suite import Suite
 from kestrel_qtt.report.text import reason_text

@@ -1,4 +1,4 @@
-"""Write a run as one self-contained HTML file.
+"""Write a run, and what is found in it, as one self-contained HTML file.
 
 Search, statements, records on a time line, differences, plans.
 """
@@ -10,7 +10,8 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -99,18 +100,15 @@ def _records(result: Result, inputs: dict[int, int]) -> dict[str, Any]:
     case, outcome, reason = result.case, result.outcome, f"\n{result.reason}\n"
     if not isinstance(outcome, Produced):
         return {"outputs": [], "differences": [], "reason": result.reason}
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    expected = case.outputs or ()
-    topics = dict.fromkeys([*(r.topic for r in expected), *(t for t in outcome.records if t not in internal)])
+    expected = case.outputs_by_topic
     outputs: list[dict[str, Any]] = []
     found: list[dict[str, Any]] = []
-    for topic in topics:
+    for topic in {**expected, **outcome.compared}:
         written = outcome.records.get(topic, ())
         rows = {id(record): len(outputs) + number for number, record in enumerate(written)}
         outputs += [_output(topic, record, inputs) for record in written]
-        if case.outputs is not None and (not case.tolerant or any(record.topic == topic for record in expected)):
-            wanted = [record for record in expected if record.topic == topic]
-            differences = topic_differences(topic, wanted, written, Comparison.of(case))
+        if case.outputs is not None and (not case.tolerant or topic in expected):
+            differences = topic_differences(topic, expected.get(topic, ()), written, Comparison.of(case))
             found += [_difference(each, case, rows.get(id(each.actual))) for each in differences]
             for text in difference_texts(topic, differences, case.file):
                 reason = reason.replace(f"\n{text}\n", "\n", 1)
@@ -171,3 +169,40 @@ def _columns(each: RecordDifference) -> Iterator[tuple[str, str, str]]:
     for name, value in [] if only is None else contents(only):
         shown = show(value)
         yield name, "" if each.expected is None else shown, "" if each.actual is None else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mutant or branch: its position, its outcome, and for a mutant the lines that differ."""
+
+    place: str
+    text: str
+    is_good: bool
+    difference: str = ""
+
+
+def write_findings(file: Path, title: str, open_word: str, summary: str, findings: Sequence[Finding]) -> Path:
+    """Write the page to `file` and return its path; `open_word` names the findings that are not good."""
+    page = files("kestrel_qtt.report").joinpath("page")
+    text = page.joinpath("findings.html").read_text(encoding="utf-8")
+    text = text.replace("/* style.css */", page.joinpath("style.css").read_text(encoding="utf-8"))
+    for name, value in (("TITLE", title), ("OPEN", open_word), ("SUMMARY", summary)):
+        text = text.replace(name, escape(value))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Last, so that no text of a finding is replaced as a placeholder.
+    file.write_text(text.replace("FINDINGS", "\n".join(map(_section, findings))), encoding="utf-8")
+    return file
+
+
+def _section(each: Finding) -> str:
+    kind = "passed" if each.is_good else "failed"
+    difference = f"<pre>{''.join(map(_line, each.difference.splitlines()))}</pre>" if each.difference else ""
+    mark = "✓" if each.is_good else "✗"
+    return (
+        f'<section class="{kind}"><h2>{escape(each.place)}</h2><p>{mark} {escape(each.text)}</p>{difference}</section>'
+    )
+
+
+def _line(text: str) -> str:
+    tag = "del" if text.startswith("-") else "ins"
+    return f"<{tag}>{escape(text)}</{tag}>\n"

@@ -22,9 +22,9 @@ from kestrel_qtt.cases.model import (
 from kestrel_qtt.cases.read_json import parse_json
 from kestrel_qtt.drivers.driver import Driver
 from kestrel_qtt.judge.diff import Comparison, RecordDifference, topic_differences
-from kestrel_qtt.judge.record_json import record_json
-from kestrel_qtt.variants.drafts import Draft
+from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.variants.reductions import (
+    Draft,
     Reduction,
     reductions,
     smaller_statements,
@@ -212,14 +212,9 @@ def _first_line(outcome: Rejected | Failed | Crashed) -> str:
 
 
 def _first_difference(case: Case, outcome: Produced) -> RecordDifference:
-    expected: dict[str, list[OutputRecord]] = {}
-    for record in case.outputs or ():
-        expected.setdefault(record.topic, []).append(record)
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    silent: dict[str, list[OutputRecord]] = {
-        topic: [] for topic in outcome.records if topic not in expected and topic not in internal
-    }
-    for topic, records in (expected | silent).items():
+    expected = case.outputs_by_topic
+    for topic in {**expected, **outcome.compared}:
+        records = expected.get(topic, [])
         found = topic_differences(topic, records, outcome.records.get(topic, ()), Comparison.of(case))
         # An order alone says least: another difference, if there is one, is the better guide.
         for each in sorted(found, key=lambda each: each.moved_to is not None):
@@ -304,9 +299,8 @@ def _expected(
     """Yield the written records as expected ones: without `focus`, or with the expected value in its column."""
     if not isinstance(outcome, Produced):
         return
-    internal = {topic.name for topic in outcome.topics if topic.internal}
-    for topic, records in outcome.records.items():
-        for record in records if topic not in internal else ():
+    for topic, records in outcome.compared.items():
+        for record in records:
             written = output_of(parse_json(record_json(topic, record)), None)  # type: ignore[arg-type]
             if record is not focus:
                 yield written

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kestrel_qtt.plan_commands.plan_tree import explain_plan
+from kestrel_qtt.plan_commands.text import explain_plan
 from kestrel_sql.plan.codec.plan_file import decode_plan
 from tests.engine.plan.plan_samples_text import aggregate_plan
 

@@ -1,29 +1,22 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from kestrel_qtt.ksqldb.stored_serdes import Serde, plan_serdes
-from kestrel_sql.functions.bind.bind import bind
+from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import decode_plan
 from kestrel_sql.plan.step import WindowInfo, WindowType
-from kestrel_sql.sql.nodes.expressions import Expression
-from kestrel_sql.types.sql_types import DOUBLE, SqlType
 from tests.engine.plan.plan_samples_text import aggregate_plan
 
 FORMATS = {"keyFormat": {"format": "KAFKA"}, "valueFormat": {"format": "JSON"}}
 
 
-def type_of(expression: Expression, scope: Mapping[str, SqlType]) -> SqlType | None:
-    return bind(expression, scope).type
-
-
-def serdes(document: dict[str, Any], state: SqlType | None = None) -> dict[str, Serde]:
+def serdes(document: dict[str, Any]) -> dict[str, Serde]:
     query = decode_plan(document).statements[1].query_plan
     assert query is not None
-    return {name.partition(".")[2]: serde for name, serde in plan_serdes(query, type_of, lambda *_: state).items()}
+    return {name.partition(".")[2]: serde for name, serde in plan_serdes(query, FUNCTIONS).items()}
 
 
 def test_the_serdes_of_an_aggregation() -> None:
@@ -36,8 +29,10 @@ def test_the_serdes_of_an_aggregation() -> None:
 
 
 def test_a_store_holds_the_state_type_of_the_function() -> None:
-    assert str(serdes(aggregate_plan(), DOUBLE)["Aggregate.Aggregate.Materialize"].schema).endswith(
-        "`KSQL_AGG_VARIABLE_0` DOUBLE"
+    document = aggregate_plan()
+    document["plan"][1]["queryPlan"]["physicalPlan"]["source"]["source"]["aggregationFunctions"] = ["AVG(V)"]
+    assert str(serdes(document)["Aggregate.Aggregate.Materialize"].schema).endswith(
+        "`KSQL_AGG_VARIABLE_0` STRUCT<`SUM` BIGINT, `COUNT` BIGINT>"
     )
 
 

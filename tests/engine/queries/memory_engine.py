@@ -28,6 +28,6 @@ def engine_with(setup: str, carrier: Carrier | None = None) -> Iterator[MemoryEn
 def tell(engine: MemoryEngine, text: str) -> Answer:
     """Execute statements, and return the answer of the last one."""
     answer = Answer()
-    for parsed in engine.parse(text):
+    for parsed in engine.session.parse(text):
         answer = engine.execute(parsed)
     return answer

@@ -45,7 +45,7 @@ def test_the_first_of_each_kind_is_named_with_its_position_and_cause() -> None:
 @pytest.mark.rules("E12.3.1")
 def test_a_query_that_an_error_has_stopped_is_named_once_and_listed_as_such() -> None:
     engine = MemoryEngine(Session())
-    for parsed in engine.parse("""
+    for parsed in engine.session.parse("""
         CREATE STREAM ORDERS (ID INT KEY, N INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
         CREATE STREAM COPY AS SELECT * FROM ORDERS;
     """):
@@ -55,10 +55,10 @@ def test_a_query_that_an_error_has_stopped_is_named_once_and_listed_as_such() ->
     engine.queries.take(running, Output(log=[entry(4)]), 0)
     said: list[str] = []
     bad = BadRecords(said.append)
-    bad.note_errors(engine.errors())
-    bad.note_errors(engine.errors())
+    bad.note_errors(engine.queries.errors())
+    bad.note_errors(engine.queries.errors())
     assert said == ["CSAS_COPY_0: no; V: x (orders, partition 2, offset 0); the query has stopped"]
-    [parsed] = engine.parse("SHOW QUERIES;")
+    [parsed] = engine.session.parse("SHOW QUERIES;")
     assert "ERROR" in engine.execute(parsed).rows[0]
 
 

@@ -35,7 +35,7 @@ def engine() -> Iterator[MemoryEngine]:
 def test_inserts_feed_queries_that_go_on_where_they_were(engine: MemoryEngine) -> None:
     tell(engine, "INSERT INTO s VALUES (1, 2); INSERT INTO s VALUES (2, LEN('abc')); INSERT INTO s VALUES (1, -5);")
     assert tell(engine, "SELECT * FROM t;").rows == ((1, 2), (2, 3))
-    assert engine.progress() == {"CTAS_T_0": (3, 2, 0, "")}
+    assert engine.queries.progress() == {"CTAS_T_0": (3, 2, 0, "")}
     # The state stays when the query is replaced, and what came before is not read again.
     tell(
         engine,
@@ -127,4 +127,4 @@ def test_a_replaced_query_whose_state_does_not_match_stops_and_never_restarts(en
     tell(engine, "INSERT INTO s VALUES (1, 3);")
     assert tell(engine, "SELECT total FROM t;").rows == ((5,),)
     assert [record.value for record in engine.broker.records("N")] == [b'{"C":1}']
-    assert "cannot resume from its state" in engine.progress()["CTAS_N_1"][3]
+    assert "cannot resume from its state" in engine.queries.progress()["CTAS_N_1"][3]

@@ -129,4 +129,4 @@ def test_an_interrupt_costs_a_persistent_query_nothing() -> None:
             tell(engine, "SELECT * FROM s EMIT CHANGES;")
         thread.join()
         assert tell(engine, "SELECT * FROM t;").rows == ((1, 2),)
-        assert engine.progress() == {"CTAS_T_0": (1, 1, 0, "")}
+        assert engine.queries.progress() == {"CTAS_T_0": (1, 1, 0, "")}

@@ -22,7 +22,7 @@ def engine_of(text: str) -> MemoryEngine:
 
 
 def tell(engine: MemoryEngine, text: str) -> None:
-    for parsed in engine.parse(text):
+    for parsed in engine.session.parse(text):
         engine.execute(parsed)
 
 
@@ -33,11 +33,11 @@ def test_resume_starts_what_the_system_stopped_and_says_what_would_fail_again() 
         running = engine.queries.find(name)
         assert running is not None
         running.fail(f"{name} is broken", is_of_user=is_of_user)
-    assert engine.errors() == {"CSAS_A_0": "CSAS_A_0 is broken", "CSAS_B_1": "CSAS_B_1 is broken"}
+    assert engine.queries.errors() == {"CSAS_A_0": "CSAS_A_0 is broken", "CSAS_B_1": "CSAS_B_1 is broken"}
     with pytest.raises(
         StatementError, match="CSAS_B_1 was not resumed, because it would fail again: CSAS_B_1 is broken"
     ):
         tell(engine, "RESUME ALL;")
-    assert engine.errors() == {"CSAS_B_1": "CSAS_B_1 is broken"}
+    assert engine.queries.errors() == {"CSAS_B_1": "CSAS_B_1 is broken"}
     tell(engine, "RESUME CSAS_A_0; TERMINATE CSAS_B_1; RESUME ALL;")
-    assert engine.errors() == {}
+    assert engine.queries.errors() == {}

@@ -36,7 +36,7 @@ def test_it_is_there_if_a_property_asks_for_it() -> None:
 @pytest.mark.rules("E8.6")
 def test_set_declares_it_once_under_its_names() -> None:
     opened = engine(ksql_logging_processing_stream_name="its_log", ksql_logging_processing_topic_name="its-topic")
-    for parsed in opened.parse("SET 'ksql.logging.processing.stream.auto.create'='true'; SHOW STREAMS;"):
+    for parsed in opened.session.parse("SET 'ksql.logging.processing.stream.auto.create'='true'; SHOW STREAMS;"):
         opened.execute(parsed)
     assert opened.session.catalog.sources["ITS_LOG"].topic == "its-topic"
     opened.queries.log_stream.open()

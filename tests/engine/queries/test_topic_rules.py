@@ -22,7 +22,7 @@ def engine_of(text: str, rule: TopicRule = TopicRule.BROKER) -> MemoryEngine:
 
 
 def tell(engine: MemoryEngine, text: str) -> None:
-    for parsed in engine.parse(text):
+    for parsed in engine.session.parse(text):
         engine.execute(parsed)
 
 

@@ -40,23 +40,23 @@ def test_a_turn_is_as_long_as_the_last_ones_allow() -> None:
 @pytest.mark.rules("R14.5")
 def test_a_query_takes_turns_however_many_records_wait() -> None:
     engine = ServedEngine(Session(), by_time=True)
-    for parsed in engine.parse(TEXT):
+    for parsed in engine.session.parse(TEXT):
         engine.define(engine.session.plan(parsed))
     for number in range(5_000):
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
     (name,) = engine.session.queries
     left = []
-    while sum(engine.lags()[name].values()):
-        left.append(sum(engine.lags()[name].values()))
+    while sum(engine.queries.lags()[name].values()):
+        left.append(sum(engine.queries.lags()[name].values()))
         engine.advance(name)
     assert left[:3] == [5_000, 4_999, 4_997]
-    assert engine.progress()[name][:3] == (5_000, 5_000, 0)
+    assert engine.queries.progress()[name][:3] == (5_000, 5_000, 0)
 
 
 @pytest.mark.rules("R14.5")
 def test_a_pull_query_of_many_rows_a_record_ends_in_time() -> None:
     engine = ServedEngine(Session(), by_time=True)
-    *made, parsed = engine.parse(f"{TEXT} SELECT EXPLODE(GENERATE_SERIES(1, 20000)) AS n FROM s;")
+    *made, parsed = engine.session.parse(f"{TEXT} SELECT EXPLODE(GENERATE_SERIES(1, 20000)) AS n FROM s;")
     for each in made:
         engine.define(engine.session.plan(each))
     for number in range(1_000):
@@ -64,20 +64,20 @@ def test_a_pull_query_of_many_rows_a_record_ends_in_time() -> None:
     assert isinstance(parsed.statement, Query)
     planned = engine.plan(parsed.statement, engine.session.config, "q")
     with work_limit(0.1), pytest.raises(WorkTimeError):
-        engine.pull(planned, engine.session.config)
+        engine.answer(planned, engine.session.config)
 
 
 def asked(text: str, count: int) -> Answer:
     """Ask a pull query of so many records, as work for a request."""
     engine = ServedEngine(Session(), by_time=True)
-    *made, parsed = engine.parse(f"{TEXT} {text}")
+    *made, parsed = engine.session.parse(f"{TEXT} {text}")
     for each in made:
         engine.define(engine.session.plan(each))
     for number in range(count):
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
     assert isinstance(parsed.statement, Query)
     with work_limit(60):
-        return engine.pull(engine.plan(parsed.statement, engine.session.config, "q"), engine.session.config)
+        return engine.answer(engine.plan(parsed.statement, engine.session.config, "q"), engine.session.config)
 
 
 @pytest.mark.rules("R14.6")
@@ -113,7 +113,7 @@ def test_a_request_makes_few_rows_of_one() -> None:
 def test_a_large_statement_is_planned_in_time() -> None:
     columns = ", ".join(f"v + {number}" for number in range(3_000))
     engine = ServedEngine(Session(), by_time=True)
-    made, _, parsed = engine.parse(f"{TEXT} CREATE TABLE t AS SELECT COUNT(*) AS n FROM s GROUP BY {columns};")
+    made, _, parsed = engine.session.parse(f"{TEXT} CREATE TABLE t AS SELECT COUNT(*) AS n FROM s GROUP BY {columns};")
     engine.define(engine.session.plan(made))
     with work_limit(0.05), pytest.raises(WorkTimeError):
         engine.session.plan(parsed)
@@ -122,13 +122,13 @@ def test_a_large_statement_is_planned_in_time() -> None:
 @pytest.mark.rules("R14.5")
 def test_a_statement_about_a_query_waits_for_no_record() -> None:
     engine = ServedEngine(Session(), by_time=True)
-    for parsed in engine.parse(TEXT):
+    for parsed in engine.session.parse(TEXT):
         engine.define(engine.session.plan(parsed))
     (name,) = engine.session.queries
     for number in range(10):
         engine.broker.produce(Record(topic="s", key=number.to_bytes(4), value=b'{"V": 1}', timestamp=0))
     for verb in ("PAUSE", "RESUME"):
         engine.control(ControlQuery(verb, name))
-        assert engine.progress()[name][:3] == (0, 0, 10)
+        assert engine.queries.progress()[name][:3] == (0, 0, 10)
     engine.control(ControlQuery("TERMINATE", name))
     assert engine.broker.count("A") == 0

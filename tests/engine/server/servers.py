@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
@@ -22,22 +21,10 @@ http = httpx.Client(timeout=300, limits=httpx.Limits(max_keepalive_connections=0
 """Patient, because starting Spark on a busy machine has taken over a minute; without connections that stay."""
 
 
-@dataclass(slots=True)
-class Sparkless(ServedEngine):
-    """An engine that never starts Spark: statements, inserts and errors need none."""
-
-    def start(self) -> None:
-        """Start nothing."""
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """Nothing waits."""
-        return {}
-
-
 @contextmanager
 def sparkless_server(**settings: Any) -> Iterator[Running]:
     config = Config.of(settings.pop("config", {}))
-    with memory_server(Sparkless(Session(config=config)), ServerSettings(port=0, **settings)) as running:
+    with memory_server(ServedEngine(Session(config=config)), ServerSettings(port=0, **settings)) as running:
         yield running
 
 

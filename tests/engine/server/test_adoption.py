@@ -38,7 +38,7 @@ class Service:
         monkeypatch.setattr(Adoption, "_check_idle", lambda *_: self._check_idle())
         monkeypatch.setattr(Adoption, "_left", lambda *_: self._left())
         monkeypatch.setattr(adoption, "_taken", _cannot)
-        monkeypatch.setattr(supervision, "check_start", lambda *_, **__: {})
+        monkeypatch.setattr(Prepared, "check", lambda *_: {})
         monkeypatch.setattr(supervision, "_LOOK_S", -1)
 
     def start(self) -> BrokerQueries:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,12 @@ from kestrel_sql.formats.registry.memory import MissingRegistry
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.server import errors
 from kestrel_sql.server.http.app import ROUTES
+from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.server.service import State
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
-from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
+from tests.engine.server.servers import http, ksql, sparkless_server
 
 ORDERS = (
     "CREATE STREAM orders (id INT KEY, item STRING) WITH (kafka_topic='orders', value_format='JSON', partitions=1);"
@@ -297,7 +298,7 @@ def test_too_many_persistent_queries_are_refused_as_a_whole() -> None:
 )
 def test_what_needs_a_schema_registry_is_refused_where_there_is_none(statement: str) -> None:
     session = Session(registry=MissingRegistry())
-    with memory_server(Sparkless(session), ServerSettings(port=0)) as running:
+    with memory_server(ServedEngine(session), ServerSettings(port=0)) as running:
         assert ksql(running.url, ORDERS).status_code == 200
         answer = ksql(running.url, statement)
         assert (answer.status_code, answer.json()["error_code"]) == (428, 42801)
@@ -309,7 +310,7 @@ def test_what_needs_a_schema_registry_is_refused_where_there_is_none(statement: 
 def test_a_server_that_is_terminated_meanwhile_says_so() -> None:
     ends = threading.Event()
 
-    class Lasting(Sparkless):
+    class Lasting(ServedEngine):
         """An engine that takes its time to end its queries."""
 
         def flush(self) -> None:
@@ -335,7 +336,7 @@ def test_a_server_that_is_terminated_meanwhile_says_so() -> None:
 
 
 @dataclass(slots=True)
-class Broken(Sparkless):
+class Broken(ServedEngine):
     """An engine that fails for a reason that nobody foresaw."""
 
     def constants(self) -> Constants:
@@ -353,26 +354,18 @@ def test_a_failure_that_nobody_foresaw_is_told_without_its_message() -> None:
         assert ksql(running.url, "LIST TYPES;").status_code == 200
 
 
-@dataclass(slots=True)
-class Refusing(ServedEngine):
-    """An engine whose Spark does not start."""
-
-    error: Exception = field(kw_only=True)
-
-    def start(self) -> None:
-        """Fail."""
-        raise self.error
-
-
 @pytest.mark.rules("R4.1", "R11.1")
 @pytest.mark.parametrize(
     ("error", "traces"), [(RuntimeError("a fault of ours"), True), (EngineError("no Java", hint="get one"), False)]
 )
 def test_a_server_whose_spark_does_not_start_says_so(
-    caplog: pytest.LogCaptureFixture, error: Exception, *, traces: bool
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception, *, traces: bool
 ) -> None:
-    engine = Refusing(Session(), error=error)
-    with memory_server(engine, ServerSettings(port=0)) as running:
+    def fail(_: MemoryBackend) -> None:
+        raise error
+
+    monkeypatch.setattr(MemoryBackend, "start", fail)
+    with sparkless_server() as running:
         deadline = time.monotonic() + 60
         while running.service.state is State.STARTING and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -393,7 +386,7 @@ def test_a_port_is_free_again_when_the_engine_refuses(monkeypatch: pytest.Monkey
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    engine = Sparkless(Session())
+    engine = ServedEngine(Session())
     for _ in range(2):
         with pytest.raises(ValueError, match="no engine"), memory_server(engine, ServerSettings(port=port)):
             pass

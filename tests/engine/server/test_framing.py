@@ -11,7 +11,7 @@ from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.http import websocket
 from kestrel_sql.server.http.framing import Framing, frame_of
 from kestrel_sql.server.http.queries import row_chunks
-from kestrel_sql.server.serving.pull_stream import PulledRows
+from kestrel_sql.server.serving.queries import PulledRows
 from kestrel_sql.sql.parse.parser import parse_script
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import INTEGER, STRING

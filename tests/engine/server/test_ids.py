@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kestrel_sql.planner.config import Config
-from kestrel_sql.server.serving.ids import transient_id
+from kestrel_sql.server.serving.queries import transient_id
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
 

@@ -11,9 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from kestrel_sql.server.errors import ApiError
-from kestrel_sql.server.http import json_steps
-from kestrel_sql.server.http.bodies import Limits, read_as, read_object
-from kestrel_sql.server.http.json_steps import read_in_steps
+from kestrel_sql.server.http.bodies import Limits, read_as, read_in_steps, read_object
 
 LARGE = {"ksql": "SELECT é\u0001 '\U0001f600';" * 10_000, "streamsProperties": {"a": [1, -2.5, True, None, {}]}}
 BAD = ["{", '{"a":NaN}', '{"a":-Infinity}', '{"a":"\\ud800"}', '{"a":1} x', '{"a":01}', b'{"a":"\xff"}']
@@ -50,7 +48,7 @@ def test_what_is_no_json_is_refused_however_large_it_is(text: bytes | str) -> No
 
 def test_what_nests_too_deep_is_refused() -> None:
     with pytest.raises(ValueError, match="nests too deep"):
-        json_steps.read_in_steps("[" * 100_000)
+        read_in_steps("[" * 100_000)
 
 
 @pytest.mark.rules("R14.5")

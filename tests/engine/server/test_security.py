@@ -21,14 +21,16 @@ from joserfc.jwk import ECKey, KeySet, OctKey
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.http.bodies import Limits
 from kestrel_sql.server.http.listen import Tls
 from kestrel_sql.server.open import Running, ServerSettings, memory_server
-from kestrel_sql.server.security.open import SecuritySettings, hash_password
+from kestrel_sql.server.security.open import SecuritySettings
+from kestrel_sql.server.security.users import hash_password
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
-from tests.engine.server.servers import Sparkless, http, ksql, sparkless_server
+from tests.engine.server.servers import http, ksql, sparkless_server
 
 STREAM = "CREATE STREAM {0} (id INT KEY) WITH (KAFKA_TOPIC='{0}', VALUE_FORMAT='JSON', PARTITIONS=1);"
 KEY = ECKey.generate_key("P-256", {"kid": "one"})
@@ -195,7 +197,7 @@ def test_limits_of_requests() -> None:
 def test_of_two_push_queries_that_come_at_once_for_one_free_place_one_is_refused() -> None:
     planning = threading.Barrier(2, timeout=60)
 
-    class Waiting(Sparkless):
+    class Waiting(ServedEngine):
         """An engine that plans two queries at a time."""
 
         def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:

@@ -11,10 +11,11 @@ import pytest
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.session.session import Session
-from tests.engine.server.servers import Sparkless, http, ksql
+from tests.engine.server.servers import http, ksql
 
 _SLOW = 10
 DDL = """
@@ -25,17 +26,17 @@ DDL = """
 
 
 @dataclass(slots=True)
-class Slow(Sparkless):
+class Slow(ServedEngine):
     """An engine that answers for one table only once it may."""
 
     may: Event = field(default_factory=Event)
     asked: Semaphore = field(default_factory=lambda: Semaphore(0))
 
-    def pull(self, planned: TransientQuery, config: Config) -> Answer:
+    def answer(self, planned: TransientQuery, config: Config, since: int = 0) -> Answer:
         if planned.source == "SLOW":
             self.asked.release()
             self.may.wait(60)
-        return Sparkless.pull(self, planned, config)
+        return ServedEngine.answer(self, planned, config, since)
 
 
 @pytest.fixture

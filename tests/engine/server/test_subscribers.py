@@ -14,7 +14,7 @@ from kestrel_sql.queries.transient import Row, plan_query
 from kestrel_sql.server.broker.push_queries import BrokerPush
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.open import Running
-from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.push_clients import Subscriber
 from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
 from tests.engine.server.servers import ksql

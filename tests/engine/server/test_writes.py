@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.server.broker import command_topic, producing
 from kestrel_sql.server.broker.command_topic import CommandTopic
 from kestrel_sql.server.broker.producing import RowProducer
@@ -22,7 +23,7 @@ from kestrel_sql.server.serving.backend import Done, Written
 from kestrel_sql.session.session import Executed, Session
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
-from tests.engine.server.servers import Http2Request, Sparkless, ksql
+from tests.engine.server.servers import Http2Request, ksql
 
 CREATE = (
     "CREATE STREAM orders (id INT KEY, item STRING) WITH (kafka_topic='orders', value_format='JSON', partitions=1);"
@@ -87,7 +88,7 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[Running, bool]]:
         rows = RowProducer(config)
 
     def make(wake: Callable[[], None]) -> Backend:
-        backend = Backend(Sparkless(Session()), 100, wake)
+        backend = Backend(ServedEngine(Session()), 100, wake)
         backend.topic, backend.rows = topic, rows
         return backend
 
@@ -142,7 +143,7 @@ class Slow(MemoryBackend):
 
 @pytest.mark.rules("R10.3")
 def test_rows_are_sent_while_earlier_ones_wait_for_their_acknowledgement() -> None:
-    engine = Sparkless(Session())
+    engine = ServedEngine(Session())
     with backend_server(lambda wake: Slow(engine, 100, wake), ServerSettings(port=0)) as running:
         ksql(running.url, CREATE)
         with Http2Request(running.url, "/inserts-stream") as request:

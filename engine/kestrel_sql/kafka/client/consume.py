@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -206,14 +206,9 @@ def _good(messages: Iterable[Message]) -> Iterator[Message]:
             raise KafkaException(error)
 
 
-@contextmanager
-def open_reader(config: KafkaConfig) -> Iterator[Consumer]:
+def open_reader(config: KafkaConfig) -> closing[Consumer]:
     """Open a consumer with the properties of `READER`."""
-    consumer = Consumer(config.client() | dict(READER))
-    try:
-        yield consumer
-    finally:
-        consumer.close()
+    return closing(Consumer(config.client() | dict(READER)))
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def forecast(run: ProductionRun, preparation: Preparation, named: NamedQuery, ma
             return replace(refused, action=Action.NEW, start=start)
         refused = replace(refused, query_id=stored.id, changes=changes_of(named, stored))
         try:
-            run.check(preparation.known(named, stored), preparation.folder, None)
+            preparation.known(named, stored).check(preparation.folder, None)
         except StatementError as error:
             if not run.settings.rebuilds:
                 raise

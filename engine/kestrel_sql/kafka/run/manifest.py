@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from threading import Event
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.run.layout import LOCK, MANIFEST, QUERIES, RESCALED
 from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.plan.codec.json_text import read_json, write_json
 from kestrel_sql.spark.checkpoint.batch_log import batch_log_flaws, numbered
@@ -26,6 +25,22 @@ from kestrel_sql.spark.checkpoint.metadata import CheckpointMetadata, read_metad
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, remove_folder, write_whole
 from kestrel_sql.systems import lock
 from kestrel_sql.topics.paths import path_part
+
+MANIFEST: Final = "manifest.json"
+"""The file with the queries, their plans and their topics."""
+
+LOCK: Final = "lock"
+"""The file that a run locks while it uses a local folder."""
+
+QUERIES: Final = "queries"
+"""The folder of Spark's checkpoints, one for each query that was not rescaled."""
+
+RESCALED: Final = "rescaled"
+"""The folder of Spark's checkpoints that `kestrel state rescale` wrote, below the number of the rescaling.
+
+The manifest says which of them count.
+"""
+
 
 _FORMAT, _WITH_RESCALED, _WITH_SHARED, _WITH_DIRECT, _WITH_LEVELS = 1, 2, 3, 4, 5
 """The format of the file, those with queries whose checkpoints older code does not find, and those with queries whose

@@ -5,27 +5,53 @@ Checks its topics against broker and checkpoint, builds its pipeline, and fixes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+
+from pyspark.sql import SparkSession
 
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls
+from kestrel_sql.kafka.client.consume import last_records
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.level_batches import writes_alone
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
-from kestrel_sql.kafka.source.placement import is_placed_by_key
 from kestrel_sql.kafka.source.reading import INGESTED, REKEYED, Reading, reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.planner.config import Config
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
+from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
+from kestrel_sql.spark.state.row_counts import PageId
+from kestrel_sql.topics.partitioner import partition_of
+
+_LOOKED_AT = 100
+"""How many records of a partition are looked at, the last ones."""
+
+_TAILS = (0, 8, 16)
+"""The lengths in bytes of a window at the end of a key, which does not count for its partition."""
+
+
+def is_placed_by_key(offsets: BrokerOffsets, topic: str, partitions: int) -> bool:
+    """Whether the last records of each partition of a topic have keys of this partition, or none.
+
+    Raises:
+        EngineError: the broker does not answer.
+    """
+    positions = [(topic, number) for number in range(partitions)]
+    if partitions == 1 or offsets.first(positions) == offsets.ends(positions):
+        return True
+    keys = [(record.key, record.partition) for record in last_records(offsets.config, topic, _LOOKED_AT) if record.key]
+    return any(
+        all(partition_of(key[: len(key) - tail], partitions) == partition for key, partition in keys) for tail in _TAILS
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +64,20 @@ class Prepared:
     is_new: bool
     replaces: StoredQuery | None = None
     """The query in the checkpoint whose state it does not take."""
+
+    def check(self, folder: CheckpointFolder, open_spark: Callable[[], SparkSession] | None) -> Mapping[PageId, int]:
+        """Check its checkpoint, the state only with Spark, and return the rows in each page of the state."""
+        stored = self.stored
+        return check_start(
+            open_spark,
+            self.pipeline,
+            folder.folder_of(stored),
+            pages=stored.pages,
+            has_task_pages=stored.has_task_pages,
+            pages_by_task=stored.pages_by_task,
+            tasks=self.pipeline.tasks(stored.partitions),
+            replaced=self.named.replaces,
+        )
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.kafka.run.layout import MANIFEST, RESCALED
-from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.manifest import MANIFEST, RESCALED, CheckpointFolder
 from kestrel_sql.kafka.run.stored_queries import stored_queries
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, remove_folder

@@ -27,7 +27,7 @@ from kestrel_sql.kafka.run.manifest import CheckpointFolder, Manifest, StoredQue
 from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress, QueryState, summary
 from kestrel_sql.kafka.run.resume import NamedQuery, gone, named_queries, order
-from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, running_query
 from kestrel_sql.kafka.run.shared_source import can_share, parted, shared, units, write_shared
 from kestrel_sql.kafka.run.supervisor import AWAY_S, Absences, Supervisor
 from kestrel_sql.kafka.run.taken_state import Place
@@ -37,7 +37,6 @@ from kestrel_sql.queries.bad_records import BadLimit, BadRecords
 from kestrel_sql.queries.log_context import about
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of
-from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder
 from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -154,7 +153,7 @@ class ProductionRun:
         for query in prepared:
             if not query.stored.shared:
                 with self._about(query.named):
-                    rows[query.stored.id] = self.check(query, folder, self.open_spark)
+                    rows[query.stored.id] = query.check(folder, self.open_spark)
             manifest = manifest.with_query(query.stored)
         folder.save(manifest)
         for stored in removed:
@@ -169,19 +168,8 @@ class ProductionRun:
             return True
         around = self._surroundings(self.open_spark(), manifest, offsets)
         queries = [
-            RunningQuery(
-                stored=unit.stored,
-                pipeline=unit.pipeline,
-                around=around,
-                folder=folder.folder_of(unit.stored),
-                progress=QueryProgress(unit.stored.id, unit.stored.start),
-                batches=batches_of(
-                    unit.stored,
-                    (sink.topic for sink in unit.pipeline.sinks),
-                    around,
-                    folder.folder_of(unit.stored),
-                ),
-                resumed=rows.get(unit.stored.id, {}),
+            running_query(
+                unit, around, folder, QueryProgress(unit.stored.id, unit.stored.start), rows.get(unit.stored.id, {})
             )
             for unit in started
         ]
@@ -204,22 +192,6 @@ class ProductionRun:
                 removed.append(manifest.queries[stored.name])
                 manifest = manifest.without_query(stored.name)
         return manifest, removed
-
-    def check(
-        self, query: Prepared, folder: CheckpointFolder, open_spark: Callable[[], SparkSession] | None
-    ) -> Mapping[PageId, int]:
-        """Check the checkpoint of a query, its state only with Spark, and return the rows in each page of its state."""
-        stored = query.stored
-        return check_start(
-            open_spark,
-            query.pipeline,
-            folder.folder_of(stored),
-            pages=stored.pages,
-            has_task_pages=stored.has_task_pages,
-            pages_by_task=stored.pages_by_task,
-            tasks=query.pipeline.tasks(stored.partitions),
-            replaced=query.named.replaces,
-        )
 
     def _prepare(self, folder: CheckpointFolder, manifest: Manifest, offsets: BrokerOffsets) -> list[Prepared]:
         prepared = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -23,9 +23,10 @@ from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.direct import DirectBatches, Work
 from kestrel_sql.kafka.level_batches import END, LevelBatches, has_slot_per_task
-from kestrel_sql.kafka.run.manifest import StoredQuery
+from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
+from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
-from kestrel_sql.kafka.run.shared_source import SharedPipeline
+from kestrel_sql.kafka.run.shared_source import SharedPipeline, Unit
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
@@ -400,21 +401,32 @@ class RunningQuery:
         return error_of_text(uri_of(self.folder), text) or QueryError(f"{self.id}: {reason_of(text)}")
 
 
-def batches_of(
-    stored: StoredQuery, sinks: Iterable[str], around: Surroundings, folder: CheckpointPath
-) -> WrittenBatches:
-    """Return what tells of the batches of a query; `folder` is its checkpoint.
-
-    It also lets others tell of theirs, if the query reads by time.
-    """
+def running_query(
+    unit: Unit | Prepared,
+    around: Surroundings,
+    folder: CheckpointFolder,
+    progress: QueryProgress,
+    resumed: Mapping[PageId, int],
+) -> RunningQuery:
+    """Return a query to start, which tells of its batches; if it reads by time, it lets others tell of theirs."""
+    stored, checkpoint = unit.stored, folder.folder_of(unit.stored)
     if stored.reading == Reading.MERGED:
         watch(around.batches, stored.sources)
-    return WrittenBatches(
+    batches = WrittenBatches(
         folder=around.batches,
         query=stored.id,
-        topics=frozenset(sinks),
+        topics=frozenset(sink.topic for sink in unit.pipeline.sinks),
         offsets=BrokerOffsets(around.config),
-        is_interrupted=unfinished_batch(folder) is not None,
+        is_interrupted=unfinished_batch(checkpoint) is not None,
+    )
+    return RunningQuery(
+        stored=stored,
+        pipeline=unit.pipeline,
+        around=around,
+        folder=checkpoint,
+        progress=progress,
+        resumed=resumed,
+        batches=batches,
     )
 
 

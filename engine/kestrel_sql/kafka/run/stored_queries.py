@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kestrel_sql.errors import CheckpointError, did_you_mean
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.kafka.run.layout import MANIFEST
-from kestrel_sql.kafka.run.manifest import CheckpointFolder
+from kestrel_sql.kafka.run.manifest import MANIFEST, CheckpointFolder
 from kestrel_sql.kafka.run.manifest import StoredQuery as ManifestQuery
 from kestrel_sql.kafka.run.resume import plan_of
 from kestrel_sql.planner.config import Config

@@ -16,7 +16,7 @@ from kestrel_sql.planner.ddl.columns import resolve_type
 from kestrel_sql.planner.expressions.timestamp_literals import rewrite_timestamps
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.sql.nodes.expressions import Cast, ColumnRef, Dereference, Expression
-from kestrel_sql.sql.nodes.statements import Query, SelectAll, SelectExpression, SelectItem, SelectStructAll
+from kestrel_sql.sql.nodes.statements import Emit, Query, SelectAll, SelectExpression, SelectItem, SelectStructAll
 from kestrel_sql.sql.nodes.walk import rewrite, rewrite_within
 from kestrel_sql.types.schema import SYSTEM_NAMES
 from kestrel_sql.types.sql_types import Struct
@@ -53,6 +53,21 @@ class Analysis:
             elif item.expression == expression:
                 return True
         return False
+
+    @property
+    def written_out(self) -> Query:
+        """The query as ksqlDB keeps it: with qualified columns, an alias for each item but `*`, and EMIT."""
+        query, qualify = self.query, self.scope.qualify
+        return replace(
+            query,
+            select=self.select,
+            joins=tuple(replace(join, criteria=qualify(join.criteria)) for join in query.joins),
+            where=None if query.where is None else qualify(query.where),
+            group_by=self.group_by,
+            partition_by=self.partition_by,
+            having=None if query.having is None else qualify(query.having),
+            emit=query.emit or Emit.CHANGES,
+        )
 
 
 def analyze(query: Query, catalog: Catalog, types: Types, *, is_persistent: bool) -> Analysis:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -11,13 +12,16 @@ from functools import partial
 from threading import Event
 from uuid import uuid4
 
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
+from kestrel_sql.kafka.client.consume import READER, partition_counts, to_record
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.connector.warm_up import rehearse
 from kestrel_sql.kafka.run.adoption import Adoption
@@ -32,7 +36,6 @@ from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.key_lookup import key_lookup
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.broker.command_topic import Command, CommandTopic, check_adoption
-from kestrel_sql.server.broker.printing import printed_lines
 from kestrel_sql.server.broker.producing import RowProducer
 from kestrel_sql.server.broker.pull_queries import BrokerAsking
 from kestrel_sql.server.broker.push_queries import BrokerPushes, Place
@@ -42,21 +45,19 @@ from kestrel_sql.server.commands import TERMINATE_ID, command_id, replayed, term
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.properties import altered_system
 from kestrel_sql.server.sandbox import trial_session
-from kestrel_sql.server.service import CommandStatus
-from kestrel_sql.server.serving.backend import Done, Written
-from kestrel_sql.server.serving.error_log import ErrorLog
+from kestrel_sql.server.serving.backend import Backend, Done, Written
 from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.statements import is_command
-from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.schema_lookup import register_schemas
 from kestrel_sql.session.session import Executed, Session, properties_config
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
-from kestrel_sql.sql.nodes.statements import AlterSystem, Query
+from kestrel_sql.sql.nodes.statements import AlterSystem
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
 _MOMENT_S = 0.05
+_CHUNK, _LOOK_S = 1_000, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class BrokerEngineSettings:
     """What a standby does with its session until the event is set."""
 
 
-class BrokerBackend:
+class BrokerBackend(Backend):
     """Statements through a command topic, persistent queries from their checkpoints, rows from and to a broker.
 
     Whoever makes one holds the lock on the checkpoint, and closes `spark` afterwards.
@@ -95,8 +96,6 @@ class BrokerBackend:
             EngineError: the broker refuses, or the command topic has a command that cannot be carried out.
         """
         run = settings.run
-        self._session = session
-        self._base = self.config = session.config
         self._say = settings.say
         self._config = run.config
         manifest = folder.load().next_run()
@@ -115,43 +114,23 @@ class BrokerBackend:
         )
         self.idle_s = self.idle_s * settings.pace
         place = Place(checkpoint=folder.folder, master=run.master, spark=spark.session)
-        self.pushes = BrokerPushes(run.config, session, place, self._queries.errors.note, settings.push_queue_rows)
-        self._asking = BrokerAsking(session=session, config=run.config, table_of=self._table)
+        errors, asking = self._queries.errors, BrokerAsking(session=session, config=run.config, table_of=self._table)
+        self._pushes = BrokerPushes(run.config, session, place, errors.note, settings.push_queue_rows)
+        super().__init__(asking, errors, self._queries, self._pushes)
         self._rows: RowProducer | None = None
         self._topic = CommandTopic(run.config, session.config["ksql.service.id"])
         self._topic.open()
         self.cluster_id = self._offsets.cluster_id() or ""
-        self.sequence = -1
         self._stopped = False
-        self.is_terminated = False
-        self.statuses: dict[str, CommandStatus] = {}
         self._restore(adopts=settings.adopts)
+        self.done = self._queries.manifest.done
         # Not before: a broker that refuses must leave no JVM.
         self._spark.begin()
-
-    @property
-    def session(self) -> Session:
-        """The catalog, queries and settings."""
-        return self._session
-
-    @property
-    def paused(self) -> set[str]:
-        """The ids of the paused queries."""
-        return self._queries.paused
-
-    @property
-    def errors(self) -> ErrorLog:
-        """The processing log."""
-        return self._queries.errors
-
-    @property
-    def done(self) -> Sequence[str]:
-        """What earlier starts have done."""
-        return self._queries.manifest.done
 
     def note_done(self, effect: str) -> None:
         """Keep in the checkpoint that something is done."""
         self._queries.note_done(effect)
+        super().note_done(effect)
 
     def start(self) -> None:
         """Wait for Spark, and start the queries."""
@@ -168,63 +147,36 @@ class BrokerBackend:
         if self._rows is not None:
             self._rows.close()
         self._topic.close()
-        self._asking.close()
+        self.asking.close()
 
     def step(self) -> bool:
         """See what the queries did."""
         if not self._stopped:
             self._queries.watch()
-            self.pushes.watch()
+            self._pushes.watch()
         return False
-
-    def now(self) -> int:
-        """The time in ms."""
-        return int(time.time() * 1000)
-
-    def constants(self) -> Constants:
-        """Return what evaluates constant expressions."""
-        return self._asking.constants()
 
     def view(self) -> EngineView:
         """What statements look at that ask about the engine."""
         return EngineView(
-            session=self._session,
-            base=self._base,
+            session=self.session,
+            base=self.base,
             broker=BrokerTopics(self._config, self._offsets),
-            paused=frozenset(self.paused),
+            paused=frozenset(self._queries.paused),
             failed=self._queries.failures(),
             starting=self._queries.starting(),
             offsets=self._queries.read_to,
-            counts={name: (each[0], each[1]) for name, each in self.progress().items()},
+            counts={name: (each[0], each[1]) for name, each in self._queries.progress().items()},
             wait=partial(time.sleep, _MOMENT_S),
         )
 
-    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
-        """Plan a push or pull query.
-
-        Raises:
-            StatementError: it is refused.
-        """
-        return self._asking.plan(query, config, query_id)
-
-    def pull(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a pull query from the last batch of its table's query, or from what its stream holds now.
-
-        Raises:
-            EngineError: the query fails.
-        """
-        try:
-            return self._asking.answer(planned, config)
-        finally:
-            self.errors.note(self._asking.take_log())
-
     def look_up(self, planned: TransientQuery) -> LookUp | None:
         """Return what answers a query by key from the copy of its table; None if it is another, or needs Spark."""
-        source = self._session.catalog.sources.get(planned.source)
+        source = self.session.catalog.sources.get(planned.source)
         table = None if source is None or source.ingestion is not None else self._table(source)
         if source is None or table is None:
             return None
-        found = key_lookup(planned, table, self._asking.log)
+        found = key_lookup(planned, table, self.asking.log)
         if found is None:
             return None
 
@@ -234,13 +186,31 @@ class BrokerBackend:
             try:
                 return found.answer(constant)
             finally:
-                self.errors.note(self._asking.take_log())
+                self.errors.note(self.asking.take_log())
 
         return answer
 
-    def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
-        """Give the lines of PRINT."""
-        return printed_lines(statement, self.view(), self._config)
+    async def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
+        """Give the lines of the topic's records: from now or FROM BEGINNING, every n-th of INTERVAL, up to LIMIT."""
+        view, topic = self.view(), statement.topic
+        source = printed_source(statement, view)
+        start = OFFSET_BEGINNING if statement.from_beginning else OFFSET_END
+        count = await asyncio.to_thread(lambda: partition_counts(self._config, [topic]).get(topic, 0))
+        consumer = Consumer({**self._config.client(), **READER})
+        try:
+            consumer.assign([TopicPartition(topic, number, start) for number in range(count)])
+            yield format_lines(source)
+            left, interval, seen = statement.limit, max(1, statement.interval or 1), 0
+            while left is None or left > 0:
+                messages = await asyncio.to_thread(consumer.consume, _CHUNK, _LOOK_S)
+                records = [to_record(message) for message in messages if message.error() is None]
+                shown = records[-seen % interval :: interval][:left]
+                seen += len(records)
+                if shown:
+                    left = None if left is None else left - len(shown)
+                    yield [print_line(record, source, view) for record in shown]
+        finally:
+            await asyncio.to_thread(consumer.close)
 
     def command(
         self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
@@ -254,7 +224,7 @@ class BrokerBackend:
         if not is_command(statement):
             raise StatementError("the statement changes nothing", span=parsed.span)
         with ExitStack() as undo:
-            trial = trial_session(self._session, config, variables)
+            trial = trial_session(self.session, config, variables)
             done = self._checked(parsed, planned, trial, undo)
             if done is not None and done.plan is None:
                 return Done(executed=done, sequence=self.sequence)
@@ -282,32 +252,16 @@ class BrokerBackend:
         Raises:
             EngineError: the command was not written, or a topic was not deleted: then the next start does it again.
         """
-        settings = {"deleteTopicList": list(topics)}, dict(self._base.overrides)
+        settings = {"deleteTopicList": list(topics)}, dict(self.base.overrides)
         offset = self._topic.write(TERMINATE_ID, TERMINATE_CLUSTER, settings, None)
         self._end_service(topics)
         return offset
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-        return self._queries.lags()
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
-        return self._queries.progress()
-
-    def batches(self) -> Mapping[str, tuple[int, int]]:
-        """The last batch of every query that has completed one, and its rows of state."""
-        return self._queries.batches()
-
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
-        return self._queries.is_settled(since)
 
     def _table(self, source: Source) -> TopicTable | None:
         topic = self._queries.table(source)
         if topic is None:
             return None
-        session = self._session
+        session = self.session
         settings = self._queries.settings_of(source)
         return TopicTable(topic=topic, functions=session.functions, settings=settings, serde=session.serde())
 
@@ -315,7 +269,7 @@ class BrokerBackend:
         """Write a statement into the command topic, and return its offset."""
         plan = encode_statement(done.plan) if done is not None and done.plan is not None else None
         text = parsed.text.rstrip().removesuffix(";") + ";"
-        return self._topic.write(key, text, (config.beyond(self._base), dict(self._base.overrides)), plan)
+        return self._topic.write(key, text, (config.beyond(self.base), dict(self.base.overrides)), plan)
 
     def _checked(
         self, parsed: ParsedStatement, planned: Executed | None, trial: Session, undo: ExitStack
@@ -329,7 +283,7 @@ class BrokerBackend:
             altered_system(self.config, statement)
             return None
         if isinstance(statement, ControlQuery):
-            if statement.query_id is not None and statement.query_id not in self._session.queries:
+            if statement.query_id is not None and statement.query_id not in self.session.queries:
                 raise StatementError(f"Unknown queryId: {statement.query_id}", span=statement.span)
             return None
         if planned is None:
@@ -341,7 +295,7 @@ class BrokerBackend:
             undo.callback(topics.undo, created)
         if done.plan is None:
             return done
-        undo.callback(self._session.retract, register_schemas(self._session.registry, done.plan))
+        undo.callback(self.session.retract, register_schemas(self.session.registry, done.plan))
         query = done.plan.query_plan
         if query is not None and query.sink is not None:
             self._queries.check(trial.queries[query.query_id], trial)
@@ -358,7 +312,7 @@ class BrokerBackend:
                     " none",
                     hint="name the checkpoint that belongs to it, or another --service-id, or take it over by --adopt",
                 )
-            check_adoption(commands, self._session.functions)
+            check_adoption(commands, self.session.functions)
         for command in commands:
             if command.record.ends_service:
                 self._say(f"{self._topic.topic} holds TERMINATE CLUSTER: it is carried out, and the next start is new")
@@ -366,13 +320,13 @@ class BrokerBackend:
                 return
             self._replay(command)
         if mark not in manifest.done:
-            self._queries.note_done(mark, tuple(self._session.queries) if commands else ())
+            self._queries.note_done(mark, tuple(self.session.queries) if commands else ())
         self._queries.open_tables()
 
     def _end_service(self, topics: Sequence[str]) -> None:
         """End all queries, and delete sink topics and, at last, the command topic."""
         self.is_terminated = True
-        session = self._session
+        session = self.session
         sinks = terminated_sinks(session.catalog.sources.values(), topics, session.config)
         session.queries.clear()
         self._queries.follow()
@@ -385,7 +339,7 @@ class BrokerBackend:
 
         The query that writes the topic stops before, or it could make the topic anew.
         """
-        writes = [name for name in self._session.queries if name not in {*trial.queries, *self._queries.paused}]
+        writes = [name for name in self.session.queries if name not in {*trial.queries, *self._queries.paused}]
         self._queries.pause(writes)
         undo.callback(self._queries.resume, writes)
         self._drop(source)
@@ -393,24 +347,24 @@ class BrokerBackend:
     def _drop(self, source: Source) -> None:
         """Delete the topic of a source, and its schemas."""
         Topics(self._config).delete(source.topic)
-        self._session.partitions.pop(source.topic, None)
-        self._session.delete_schemas(source)
+        self.session.partitions.pop(source.topic, None)
+        self.session.delete_schemas(source)
 
     def _replay(self, command: Command) -> None:
         record = command.record
         config = properties_config({**record.configured, **record.properties})
-        known, plan = self._session.catalog.sources, None
+        known, plan = self.session.catalog.sources, None
         try:
             if record.plan is not None:
                 plan = decode_statement(record.plan)
-                register_schemas(self._session.registry, plan)
+                register_schemas(self.session.registry, plan)
                 self._carry_out(command.offset, plan, config)
                 # Its text may be of another release.
                 with suppress(EngineError):
-                    (parsed,) = self._session.parse(record.statement)
+                    (parsed,) = self.session.parse(record.statement)
                     self.statuses[record.key] = replayed(parsed, plan, known)
                 return
-            for parsed in self._session.parse(record.statement):
+            for parsed in self.session.parse(record.statement):
                 if not isinstance(parsed.statement, ControlQuery | AlterSystem):
                     raise StatementError("a command without a plan was written by a release that is too old")
                 self._control(command.offset, parsed.statement)
@@ -426,7 +380,7 @@ class BrokerBackend:
 
     def _carry_out(self, offset: int, plan: StatementPlan, config: Config) -> None:
         """Let the session follow a plan that the command topic holds."""
-        session = self._session
+        session = self.session
         session.execute_plan(plan, config)
         session.counter = offset + 1
         self.sequence = offset
@@ -437,7 +391,7 @@ class BrokerBackend:
         if isinstance(control, AlterSystem):
             self.config = altered_system(self.config, control)
             return
-        queries = self._session.queries
+        queries = self.session.queries
         names = list(queries) if control.query_id is None else [control.query_id]
         known = [name for name in names if name in queries]
         match control.verb:

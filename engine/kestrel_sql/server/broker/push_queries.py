@@ -30,8 +30,7 @@ from kestrel_sql.kafka.source.source import open_source
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
-from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is_stateless
-from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, Subscriber, from_beginning, shared_key
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.in_memory.runner import outputs_of
 from kestrel_sql.spark.io.arrow_passes import Batches
@@ -154,7 +153,7 @@ class BrokerPushes(PushClients):
         queue_rows: int,
     ) -> None:
         """Keep checkpoints as long as queries run; `note` gets entries of the processing log."""
-        super().__init__(session.config.integer("ksql.max.push.queries") or 100, queue_rows)
+        super().__init__(session, queue_rows)
         self._config = config
         self._session = session
         self._place = place
@@ -170,13 +169,11 @@ class BrokerPushes(PushClients):
             ApiError: there are too many.
             EngineError: the broker refuses, or a topic is missing.
         """
-        from_beginning = config["auto.offset.reset"].lower() == "earliest"
+        is_late = from_beginning(config)
         run = QueryRun(plan=planned.plan, settings=config, serde=self._session.serde())
         pipeline = build_pipeline([run], self._session.functions)
-        partitions, start = self._start(pipeline, from_beginning=from_beginning)
-        key: object = planned.plan.query_id
-        if not from_beginning and is_stateless(planned.plan.physical_plan):
-            key = format_statement(replace(statement, limit=None)), tuple(sorted(config.items()))
+        partitions, start = self._start(pipeline, from_beginning=is_late)
+        key = shared_key(planned, config, statement, from_now=not is_late)
 
         def make() -> BrokerPush:
             return BrokerPush(
@@ -185,7 +182,7 @@ class BrokerPushes(PushClients):
                 config=config,
                 text=format_statement(statement),
                 start=start,
-                is_paced=from_beginning,
+                is_paced=is_late,
                 bound=self._queue_rows,
                 count=self._count,
                 note=self._note,

@@ -28,7 +28,7 @@ from kestrel_sql.kafka.run.prepare_query import Preparation, Prepared
 from kestrel_sql.kafka.run.progress import QueryProgress
 from kestrel_sql.kafka.run.resume import NamedQuery
 from kestrel_sql.kafka.run.run import RunSettings
-from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, batches_of
+from kestrel_sql.kafka.run.running_query import RunningQuery, Surroundings, running_query
 from kestrel_sql.kafka.run.supervisor import Absences, Supervisor
 from kestrel_sql.kafka.run.taken_state import Place
 from kestrel_sql.kafka.run.topic_changes import changed
@@ -36,7 +36,6 @@ from kestrel_sql.server.broker.tables import TableTopic, save_ends, saved_ends
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.session.session import PersistentQuery, Session
 from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
-from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.state.checkpoint_path import remove_folder
 from kestrel_sql.spark.state.row_counts import PageId
 from kestrel_sql.sql.nodes.statements import SourceKind
@@ -356,18 +355,8 @@ class BrokerQueries:
             sink = self.session.catalog.sources.get(query.plan.sink or "")
             place = Place(folder=self.folder.folder_of(prepared.stored), spark=self.spark, serde=self.session.serde())
             prepared = self.adoption.begun(prepared, self.offsets, None if sink is None else sink.topic, place)
-        stored = prepared.stored
-        rows = check_start(
-            self.spark,
-            prepared.pipeline,
-            self.folder.folder_of(stored),
-            pages=stored.pages,
-            has_task_pages=stored.has_task_pages,
-            pages_by_task=stored.pages_by_task,
-            tasks=prepared.pipeline.tasks(stored.partitions),
-            replaced=replaces,
-        )
-        self.manifest = self.manifest.with_query(stored)
+        rows = prepared.check(self.folder, self.spark)
+        self.manifest = self.manifest.with_query(prepared.stored)
         self.folder.save(self.manifest)
         return prepared, rows
 
@@ -385,20 +374,7 @@ class BrokerQueries:
             stop=known.stop,
             flaw=lambda stored: changed(stored, self.offsets),
         )
-        known.running = RunningQuery(
-            stored=prepared.stored,
-            pipeline=prepared.pipeline,
-            around=around,
-            folder=self.folder.folder_of(prepared.stored),
-            progress=known.progress,
-            batches=batches_of(
-                prepared.stored,
-                (sink.topic for sink in prepared.pipeline.sinks),
-                around,
-                self.folder.folder_of(prepared.stored),
-            ),
-            resumed=rows,
-        )
+        known.running = running_query(prepared, around, self.folder, known.progress, rows)
         known.progress.offsets.update(self.folder.next_offsets(prepared.stored) or prepared.stored.start)
         self._measure([known])
         if known.query.id in self.paused:

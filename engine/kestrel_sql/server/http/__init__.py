@@ -1,1 +1,1 @@
-"""The HTTP side: routes, framing, limits; knows engines by the protocol `Service` only."""
+"""The HTTP side: routes, framing, limits."""

@@ -1,9 +1,11 @@
-"""What all routes share: the service, the limits, and who asks."""
+"""What all routes share: the service, the limits, who asks, and the figures of the last half hour."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +14,43 @@ from starlette.requests import HTTPConnection
 
 from kestrel_sql.server.errors import BAD_STATEMENT, TOO_MANY_REQUESTS, ApiError
 from kestrel_sql.server.http.bodies import Limits
-from kestrel_sql.server.http.history import History
 from kestrel_sql.server.security.access import Access, Principal
-from kestrel_sql.server.service import Request, Service
+from kestrel_sql.server.service import QueryFigures, Request
+from kestrel_sql.server.serving.service import Service
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
+
+EVERY_S = 5.0
+_KEPT = 360
+
+Point = tuple[float, int, int, int]
+"""Time (s since the epoch), rows in, rows out, lag in records."""
+
+
+@dataclass(slots=True)
+class History:
+    """Samples of every query, half an hour of them."""
+
+    points: dict[str, deque[Point]] = field(default_factory=dict)
+
+    async def sample(self, service: Service) -> None:
+        """Take a sample every few seconds, until cancelled."""
+        while True:
+            self.take((await asyncio.to_thread(service.figures)).queries)
+            await asyncio.sleep(EVERY_S)
+
+    def take(self, queries: Sequence[QueryFigures]) -> None:
+        """Take a sample of queries, and forget those that are gone."""
+        for gone in self.points.keys() - {query.id for query in queries}:
+            del self.points[gone]
+        for query in queries:
+            points = self.points.setdefault(query.id, deque(maxlen=_KEPT))
+            points.append((round(time.time(), 1), query.rows_in, query.rows_out, query.lag))
+
+    def of_all(self) -> Mapping[str, Sequence[Point]]:
+        """The samples of each query, oldest first."""
+        return {query_id: list(points) for query_id, points in self.points.items()}
 
 
 @dataclass(slots=True)

@@ -1,18 +1,23 @@
-"""How the rows of a query are framed: four formats, chosen by the Accept header (rest-api.md, 9.2)."""
+"""How the rows of a query are framed: four formats, by the Accept header (rest-api.md, 9.2); one is protobuf."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from kestrel_sql.formats.protobuf import generate
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.table import encoder
+from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.queries.pull import schema_text
 from kestrel_sql.queries.transient import QueryKind, Row
 from kestrel_sql.server.errors import ApiError
-from kestrel_sql.server.http.protobuf_rows import protobuf_schema, protobuf_writer
 from kestrel_sql.server.json_values import row_writer, write_json
 from kestrel_sql.server.service import RowStream
+from kestrel_sql.types.schema import Column, Role
 
 JSON = "application/json"
 KSQL_JSON = "application/vnd.ksql.v1+json"
@@ -157,3 +162,22 @@ def _protobuf_of(stream: RowStream) -> Callable[[Row], dict[str, Any]]:
         return {**written, "tombstone": True} if row.tombstone else written
 
     return content
+
+
+def protobuf_schema(columns: Sequence[Column]) -> str:
+    """The proto3 text of rows.
+
+    Raises:
+        FormatError: a column of a type that protobuf does not have.
+    """
+    return generate.schema_text(_values(columns), None, None)
+
+
+def protobuf_writer(columns: Sequence[Column]) -> Callable[[tuple[object, ...]], str]:
+    """A function that writes a row."""
+    encode = encoder(SerdeSpec(FormatInfo("PROTOBUF_NOSR"), _values(columns)))
+    return lambda values: base64.b64encode(encode(values) or b"").decode("ascii")
+
+
+def _values(columns: Sequence[Column]) -> tuple[Column, ...]:
+    return tuple(replace(column, role=Role.VALUE) for column in columns)

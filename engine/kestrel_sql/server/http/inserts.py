@@ -14,7 +14,8 @@ from kestrel_sql.server.http.bodies import object_of, parsed_as, read_lines
 from kestrel_sql.server.http.context import context_of, principal_of
 from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Framing, negotiate
 from kestrel_sql.server.json_values import write_json
-from kestrel_sql.server.service import Handed, Inserter
+from kestrel_sql.server.service import Handed
+from kestrel_sql.server.serving.inserts import RowInserter
 
 _ONE_BY_ONE = 100
 """Up to how many acknowledgements come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
@@ -50,7 +51,7 @@ async def inserts_stream(http: HttpRequest) -> Response:
 
 
 async def _acks(
-    inserter: Inserter, first: list[bytes], others: AsyncIterator[list[bytes]]
+    inserter: RowInserter, first: list[bytes], others: AsyncIterator[list[bytes]]
 ) -> AsyncIterator[list[bytes]]:
     """Write the rows, and give an acknowledgement for each; the first that fails is the last.
 
@@ -76,7 +77,10 @@ async def _acks(
 
 
 async def _send(
-    inserter: Inserter, batches: AsyncIterator[list[bytes]], sent: asyncio.Queue[Handed | None], room: asyncio.Semaphore
+    inserter: RowInserter,
+    batches: AsyncIterator[list[bytes]],
+    sent: asyncio.Queue[Handed | None],
+    room: asyncio.Semaphore,
 ) -> None:
     """Send batches before those that went ahead are acknowledged; None is the last of `sent`."""
     try:

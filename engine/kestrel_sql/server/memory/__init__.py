@@ -1,1 +1,1 @@
-"""An engine over topics in memory behind the protocol `Service`."""
+"""An engine over topics in memory behind the HTTP API."""

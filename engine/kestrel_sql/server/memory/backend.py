@@ -2,80 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from kestrel_sql.admin.answer import Answer
+from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.served_engine import ServedEngine
-from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.commands import terminated_sinks
-from kestrel_sql.server.memory.printing import printed_lines
 from kestrel_sql.server.memory.push_queries import Pushes
-from kestrel_sql.server.memory.query_turns import Turns
 from kestrel_sql.server.properties import altered_system
-from kestrel_sql.server.service import CommandStatus
-from kestrel_sql.server.serving.backend import Done, Written
+from kestrel_sql.server.serving.backend import Backend, Done, Written
 from kestrel_sql.server.serving.error_log import ErrorLog
-from kestrel_sql.session.insert_values import Constants
-from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
-from kestrel_sql.sql.nodes.statements import AlterSystem, Query
+from kestrel_sql.sql.nodes.statements import AlterSystem
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
+_log = logging.getLogger(__name__)
 
-class MemoryBackend:
+_LOOK_S = 0.1
+
+
+class MemoryBackend(Backend):
     """Serves a `ServedEngine`: persistent and push queries take turns in the engine's thread."""
-
-    idle_s = None
 
     def __init__(self, engine: ServedEngine, queue_rows: int, wake: Callable[[], None]) -> None:
         """Start nothing; `wake` tells the engine's thread that there is work."""
+        self._pushes = Pushes(engine, queue_rows, wake)
+        super().__init__(engine, ErrorLog(engine.session), engine.queries, self._pushes)
         self._engine = engine
         self._wake = wake
-        self._base = self.config = engine.session.config
-        most = engine.session.config.integer("ksql.max.push.queries") or 100
-        self.pushes = Pushes(engine, most, queue_rows, wake)
-        self._turns = Turns(engine, self.pushes)
-        self.cluster_id = "kestrel"
-        self.sequence = -1
-        self.is_terminated = False
-        self.statuses: dict[str, CommandStatus] = {}
-
-    @property
-    def session(self) -> Session:
-        """The catalog, queries and settings."""
-        return self._engine.session
-
-    @property
-    def paused(self) -> set[str]:
-        """The ids of the paused queries."""
-        return self._engine.paused
-
-    @property
-    def errors(self) -> ErrorLog:
-        """The processing log."""
-        return self._turns.errors
-
-    @property
-    def done(self) -> Sequence[str]:
-        """Nothing: topics in memory are gone with the server."""
-        return ()
-
-    def note_done(self, effect: str) -> None:
-        """Do nothing."""
+        self._active = False
+        self._turn = 0
 
     def start(self) -> None:
-        """Start Spark."""
-        self._engine.start()
-        self._turns.begin()
+        """Let queries process what arrives."""
+        self._active = True
 
     def stop(self) -> None:
-        """Start no piece of work any more."""
-        self._turns.stop()
+        """Start no piece any more, and say how many records were bad."""
+        self._active = False
+        self.errors.close()
 
     def close(self) -> None:
         """Remove what is on disk."""
@@ -83,42 +55,48 @@ class MemoryBackend:
 
     def step(self) -> bool:
         """Do a piece of work for the query whose turn it is; whether there was any."""
-        return self._turns.step()
+        if not self._active:
+            return False
+        waiting: list[Callable[[], None]] = [
+            lambda name=name: self._advance(name)  # type: ignore[misc]
+            for name, (_, _, lag, error) in self.queries.progress().items()
+            if lag and not error and name not in self.queries.paused
+        ]
+        waiting += self._pushes.work()
+        if not waiting:
+            return False
+        self._turn = (self._turn + 1) % len(waiting)
+        waiting[self._turn]()
+        self.errors.note(self._engine.take_log())
+        return True
 
-    def now(self) -> int:
-        """The time in ms."""
-        return self._engine.now()
-
-    def constants(self) -> Constants:
-        """Return what evaluates constant expressions."""
-        return self._engine.constants()
+    def _advance(self, name: str) -> None:
+        try:
+            self._engine.advance(name)
+        except Exception as error:  # noqa: BLE001 - one query's failure must not end the thread
+            _log.exception("query %s failed", name)
+            self._engine.fail(name, str(error).split("\n", 1)[0] or type(error).__name__)
 
     def view(self) -> EngineView:
         """What statements look at that ask about the engine."""
-        return replace(self._engine.view(), base=self._base)
+        return replace(self._engine.view(), base=self.base)
 
-    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
-        """Plan a push or pull query.
-
-        Raises:
-            StatementError: it is refused.
-        """
-        return self._engine.plan(query, config, query_id)
-
-    def pull(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a pull query from the last batch.
-
-        Raises:
-            EngineError: the query fails.
-        """
-        return self._engine.pull(planned, config)
-
-    def look_up(self, planned: TransientQuery) -> None:
-        """No query: each reads the state of the last batch."""
-
-    def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
-        """Give the lines of PRINT."""
-        return printed_lines(statement, self._engine.view())
+    async def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
+        """Give the lines of the topic's records: from now or FROM BEGINNING, every n-th of INTERVAL, up to LIMIT."""
+        view = self._engine.view()
+        source = printed_source(statement, view)
+        position = 0 if statement.from_beginning else view.broker.count(statement.topic) or 0
+        yield format_lines(source)
+        left, interval = statement.limit, max(1, statement.interval or 1)
+        while left is None or left > 0:
+            found = view.broker.records(statement.topic)[position:]
+            position += len(found)
+            shown = [record for record in found if record.offset % interval == 0][:left]
+            if shown:
+                left = None if left is None else left - len(shown)
+                yield [print_line(record, source, view) for record in shown]
+            else:
+                await asyncio.sleep(_LOOK_S)
 
     def command(
         self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
@@ -150,7 +128,7 @@ class MemoryBackend:
 
     def terminate(self, topics: Sequence[str]) -> int:
         """End all queries, and delete the sink topics that match a pattern."""
-        session = self._engine.session
+        session = self.session
         sinks = terminated_sinks(session.catalog.sources.values(), topics, session.config)
         session.queries.clear()
         self._engine.flush()
@@ -160,21 +138,3 @@ class MemoryBackend:
         self.is_terminated = True
         self.sequence += 1
         return self.sequence
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-        return self._engine.lags()
-
-    def batches(self) -> Mapping[str, tuple[int, int]]:
-        """None: a query takes records one piece at a time, and its state is not counted."""
-        return {}
-
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what is in their topics, apart from those that are paused or failed."""
-        return not any(
-            lag and not error and name not in self.paused for name, (_, _, lag, error) in self.progress().items()
-        )
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
-        return self._engine.progress()

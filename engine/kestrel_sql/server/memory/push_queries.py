@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
@@ -12,8 +12,7 @@ from kestrel_sql.queries.served_engine import PushQuery, ServedEngine
 from kestrel_sql.queries.transient import Row, TransientQuery
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError, internal_error
 from kestrel_sql.server.secrets import told
-from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, is_stateless
-from kestrel_sql.server.serving.subscribers import Subscriber
+from kestrel_sql.server.serving.push_clients import PushClients, SharedQuery, Subscriber, from_beginning, shared_key
 from kestrel_sql.sql.format.statements import format_statement
 from kestrel_sql.sql.nodes.statements import Query
 
@@ -41,12 +40,9 @@ class MemoryPush(SharedQuery):
 class Pushes(PushClients):
     """The push queries that run; `work` belongs to the engine's thread."""
 
-    def __init__(self, engine: ServedEngine, most: int, queue_rows: int, wake: Callable[[], None]) -> None:
-        """Allow `most` clients, and `queue_rows` rows to wait for each.
-
-        `wake` tells the engine's thread of a new one.
-        """
-        super().__init__(most, queue_rows)
+    def __init__(self, engine: ServedEngine, queue_rows: int, wake: Callable[[], None]) -> None:
+        """Allow `queue_rows` rows to wait for each client; `wake` tells the engine's thread of a new one."""
+        super().__init__(engine.session, queue_rows)
         self._engine = engine
         self._wake = wake
         self._left: list[MemoryPush] = []
@@ -58,15 +54,12 @@ class Pushes(PushClients):
             ApiError: there are too many.
         """
         arrivals = self._engine.broker.arrivals
-        since = 0 if config["auto.offset.reset"].lower() == "earliest" else arrivals
-        # Clients from the beginning have a query each.
-        key: object = planned.plan.query_id
-        if since >= arrivals and is_stateless(planned.plan.physical_plan):
-            key = format_statement(replace(statement, limit=None)), tuple(sorted(config.items()))
+        since = 0 if from_beginning(config) else arrivals
+        behind = since < arrivals
+        key = shared_key(planned, config, statement, from_now=not behind)
 
         def make() -> MemoryPush:
             text = format_statement(statement)
-            behind = since < arrivals
             return MemoryPush(key=key, planned=planned, config=config, text=text, since=since, catching_up=behind)
 
         self.add(subscriber, key, make, since)
@@ -92,14 +85,10 @@ class Pushes(PushClients):
         ]
 
     def _has_input(self, shared: MemoryPush) -> bool:
-        position = shared.since if shared.push is None else shared.push.position
-        return not shared.failed and self._engine.broker.waiting(self._topics(shared), position) > 0
-
-    def _topics(self, shared: MemoryPush) -> list[str]:
-        if shared.push is not None:
-            return shared.push.topics
-        sources = self._engine.session.catalog.sources
-        return [sources[name].topic for name in shared.planned.plan.sources if name in sources]
+        push, engine = shared.push, self._engine
+        topics = engine.queries.topics_of(shared.planned.plan) if push is None else push.topics
+        position = shared.since if push is None else push.position
+        return not shared.failed and engine.broker.waiting(topics, position) > 0
 
     def _advance(self, shared: MemoryPush) -> None:
         try:

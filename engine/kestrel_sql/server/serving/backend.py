@@ -1,7 +1,8 @@
-"""What `ServedService` needs of an engine, whose topics are in memory or on a broker."""
+"""What a service needs of an engine, whose topics are in memory or on a broker."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
+from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.transient import TransientQuery
 from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.push_clients import PushClients
 from kestrel_sql.session.insert_values import Constants
-from kestrel_sql.session.session import Executed, Session
+from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
@@ -40,90 +42,69 @@ class Written:
     error: EngineError | None = None
 
 
-class Backend(Protocol):
+class Queries(Protocol):
+    """The persistent queries of an engine; `paused` has the ids of those that are paused. Any thread may ask."""
+
+    paused: set[str]
+
+    def lags(self) -> Mapping[str, Mapping[str, int]]:
+        """The records that every query has still to process, by topic."""
+
+    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
+        """Rows in, rows out, lag in records and error of every query."""
+
+    def batches(self) -> Mapping[str, tuple[int, int]]:
+        """The last batch of every query that has completed one since the start, and its rows of state."""
+
+    def is_settled(self, since: float) -> bool:
+        """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
+
+
+class Backend(ABC):
     """An engine. One thread calls `start`, `command`, `step` and `terminate`; any thread may call the others."""
 
-    @property
-    def session(self) -> Session:
-        """The catalog, queries and settings."""
-        ...
+    idle_s: float | None = None
+    """How long (s) the engine's thread may sleep without being woken; None for as long as it likes."""
 
-    @property
-    def config(self) -> Config:
-        """The settings under which a request starts: those of the server's start, as ALTER SYSTEM changed them."""
-        ...
+    cluster_id = "kestrel"
+    """The id of the Kafka cluster."""
 
-    @property
-    def cluster_id(self) -> str:
-        """The id of the Kafka cluster; `kestrel` in memory."""
-        ...
+    sequence = -1
+    """The number of the last command that was carried out, -1 for none."""
 
-    @property
-    def pushes(self) -> PushClients:
-        """The push queries."""
-        ...
+    is_terminated = False
+    """Whether the service was ended for good."""
 
-    @property
-    def paused(self) -> set[str]:
-        """The ids of the paused queries."""
-        ...
+    done: Sequence[str] = ()
+    """What earlier starts have done, and this one must not do again."""
 
-    @property
-    def errors(self) -> ErrorLog:
-        """The processing log."""
-        ...
+    def __init__(self, asking: MemoryEngine, errors: ErrorLog, queries: Queries, pushes: PushClients) -> None:
+        """Begin with the settings of the session.
 
-    @property
-    def statuses(self) -> dict[str, CommandStatus]:
+        `asking` plans and answers queries, `errors` is the processing log.
+        """
+        self.asking, self.errors, self.queries, self.pushes = asking, errors, queries, pushes
+        self.session = asking.session
+        self.base = self.config = asking.session.config
+        """The settings of the start, and those under which a request starts, as ALTER SYSTEM changed them."""
+        self.statuses: dict[str, CommandStatus] = {}
         """What became of each command, by its id; also of those that a restart carried out again."""
-        ...
-
-    @property
-    def sequence(self) -> int:
-        """The number of the last command that was carried out, -1 for none."""
-        ...
-
-    @property
-    def done(self) -> Sequence[str]:
-        """What earlier starts have done, and this one must not do again."""
-        ...
 
     def note_done(self, effect: str) -> None:
-        """Keep in mind, also for later starts, that something is done."""
-        ...
+        """Keep in mind, also for later starts on a broker, that something is done."""
+        self.done = (*self.done, effect)
 
-    @property
-    def idle_s(self) -> float | None:
-        """How long (s) the engine's thread may sleep without being woken; None for as long as it likes."""
-        ...
-
-    def start(self) -> None:
-        """Start Spark and the queries."""
-        ...
-
-    def stop(self) -> None:
-        """Start no piece of work any more."""
-        ...
-
-    def close(self) -> None:
-        """Give everything back."""
-        ...
-
-    def step(self) -> bool:
-        """Do a piece of work that is due; whether there may be more."""
-        ...
+    def look_up(self, planned: TransientQuery) -> LookUp | None:
+        """Return what answers a planned pull query for any constant; None if only `pull` answers it."""
+        return None
 
     def now(self) -> int:
         """The time in ms."""
-        ...
+        return self.asking.now()
 
     def constants(self) -> Constants:
         """Return what evaluates constant expressions."""
-        ...
-
-    def view(self) -> EngineView:
-        """What statements look at that ask about the engine."""
-        ...
+        return self.asking.constants()
 
     def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
         """Plan a push or pull query.
@@ -131,24 +112,44 @@ class Backend(Protocol):
         Raises:
             StatementError: it is refused.
         """
-        ...
+        return self.asking.plan(query, config, query_id)
 
     def pull(self, planned: TransientQuery, config: Config) -> Answer:
-        """Answer a pull query.
+        """Answer a pull query from the last batch of its table's query, or from what its stream holds now.
 
         Raises:
             EngineError: the query fails.
         """
-        ...
+        try:
+            return self.asking.answer(planned, config)
+        finally:
+            self.errors.note(self.asking.take_log())
 
-    def look_up(self, planned: TransientQuery) -> LookUp | None:
-        """Return what answers a planned pull query for any constant; None if only `pull` answers it."""
-        ...
+    @abstractmethod
+    def start(self) -> None:
+        """Start what queries need, and the queries."""
 
+    @abstractmethod
+    def stop(self) -> None:
+        """Start no piece of work any more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back."""
+
+    @abstractmethod
+    def step(self) -> bool:
+        """Do a piece of work that is due; whether there may be more."""
+
+    @abstractmethod
+    def view(self) -> EngineView:
+        """What statements look at that ask about the engine."""
+
+    @abstractmethod
     def print_lines(self, statement: PrintTopic) -> AsyncIterator[Sequence[str]]:
         """Give the lines of PRINT."""
-        ...
 
+    @abstractmethod
     def command(
         self, parsed: ParsedStatement, planned: Executed | None, config: Config, variables: dict[str, str]
     ) -> Done:
@@ -157,37 +158,15 @@ class Backend(Protocol):
         Raises:
             EngineError: it is refused; nothing has changed.
         """
-        ...
 
+    @abstractmethod
     def produce(self, records: Sequence[Record]) -> Future[Written]:
         """Put records into their topic, up to the first that is refused; the result comes when they are durable."""
-        ...
 
-    @property
-    def is_terminated(self) -> bool:
-        """Whether the service was ended for good."""
-        ...
-
+    @abstractmethod
     def terminate(self, topics: Sequence[str]) -> int:
         """End the service: all queries, and sink topics that match a pattern; returns the number of the command.
 
         Raises:
             EngineError: the command is not durable; nothing has changed.
         """
-        ...
-
-    def lags(self) -> Mapping[str, Mapping[str, int]]:
-        """The records that every query has still to process, by topic."""
-        ...
-
-    def batches(self) -> Mapping[str, tuple[int, int]]:
-        """The last batch of every query that has completed one since the start, and its rows of state."""
-        ...
-
-    def is_settled(self, since: float) -> bool:
-        """Whether all queries have processed what was in their topics at a time (monotonic, s); any thread may ask."""
-        ...
-
-    def progress(self) -> Mapping[str, tuple[int, int, int, str]]:
-        """Rows in, rows out, lag in records and error of every query."""
-        ...

@@ -25,7 +25,7 @@ from kestrel_sql.topics.records import Record
 
 
 class RowInserter:
-    """Writes JSON objects as records of one source (`Inserter`)."""
+    """Writes JSON objects as records of one source."""
 
     def __init__(
         self,

@@ -3,29 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Protocol, TypeVar
+from uuid import uuid4
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError
 from kestrel_sql.planner.config import Config
-from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery
+from kestrel_sql.queries.large_lists import drained
+from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery, is_scalable
 from kestrel_sql.server.descriptors import check_descriptors
 from kestrel_sql.server.errors import BAD_STATEMENT, ApiError, api_error
 from kestrel_sql.server.properties import with_properties
 from kestrel_sql.server.service import Request, RowStream
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.ids import pull_id, transient_id
 from kestrel_sql.server.serving.lookups import Lookups
-from kestrel_sql.server.serving.pull_stream import PulledRows
 from kestrel_sql.server.serving.worker import limited, result_of
+from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
+from kestrel_sql.types.schema import Column
+
+
+def pull_id(number: int) -> str:
+    """Return the id of a pull query; `number` tells it from others of this server."""
+    return f"query_{int(time.time() * 1000)}_{number}"
+
+
+def transient_id(query: Query, config: Config, session: Session, number: int) -> str:
+    """Return the id of a query; `number` tells it from others of this server."""
+    if query.emit is None:
+        return pull_id(number)
+    if is_scalable(query, config, (persistent.plan for persistent in session.queries.values())):
+        return f"SCALABLE_PUSH_QUERY_{uuid4()}"
+    return f"transient_{query.source.name}_{number}"
+
+
+_BATCH = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRows:
+    """The answer of a pull query (`RowStream`), which lets go of the rows that it has given."""
+
+    query_id: str
+    columns: tuple[Column, ...]
+    kind: QueryKind
+    limited: bool
+    headers: Mapping[str, str]
+    rows: list[Row]
+
+    async def __aiter__(self) -> AsyncIterator[Sequence[Row]]:
+        """Give the rows; a batch of many is written, and freed, beside the event loop."""
+        rows = drained(self.rows)
+        while batch := list(islice(rows, _BATCH)):
+            yield batch
+
+    def close(self) -> None:
+        """Nothing is held."""
+
 
 _T = TypeVar("_T")
 
@@ -116,7 +158,7 @@ class Queries:
 
     def _staleness(self) -> Mapping[str, str]:
         """How many records the queries have still to process that the answer does not know of."""
-        waiting = sum(sum(lags.values()) for lags in self.engine.lags().values())
+        waiting = sum(sum(lags.values()) for lags in self.engine.queries.lags().values())
         return MappingProxyType({"kestrel-lag-records": str(waiting)})
 
     async def _push(self, request: Request, statement: Query, number: int, told: _Told) -> RowStream:

@@ -1,4 +1,4 @@
-"""An engine behind the HTTP API (`Service`).
+"""An engine behind the HTTP API.
 
 Three kinds of threads work beside the event loop: the engine's, which runs commands and, between them, one piece of one
 query at a time; those that answer pull queries from the last batch while the engine works on the next; and a few that
@@ -41,12 +41,12 @@ from kestrel_sql.server.service import (
     CommandStatus,
     Figures,
     PrintedTopic,
+    QueryFigures,
     Request,
     RowStream,
     State,
 )
 from kestrel_sql.server.serving.backend import Backend
-from kestrel_sql.server.serving.figures import query_figures
 from kestrel_sql.server.serving.inserts import RowInserter, column_name
 from kestrel_sql.server.serving.queries import Queries
 from kestrel_sql.server.serving.statements import Statements, is_command, opens
@@ -66,7 +66,7 @@ _COMMAND_TIMEOUT_S = 5.0
 _T = TypeVar("_T")
 
 
-class ServedService:
+class Service:
     """Serves one engine."""
 
     def __init__(self, make: Callable[[Callable[[], None]], Backend], traces: Traces, host: str) -> None:
@@ -333,7 +333,7 @@ class ServedService:
 
     def is_settled(self, since: float) -> bool:
         """Whether all queries have processed what was in their topics at a time (monotonic, s)."""
-        return self._started.done() and self._engine.is_settled(since)
+        return self._started.done() and self._engine.queries.is_settled(since)
 
     def figures(self) -> Figures:
         """Everything that is counted."""
@@ -356,3 +356,33 @@ class ServedService:
             raise ApiError(TERMINATED, "Server has been terminated")
         if self.state is State.ERROR:
             raise ApiError(NOT_READY, "Spark did not start; see the server's log")
+
+
+def query_figures(engine: Backend, lines: Mapping[str, int]) -> list[QueryFigures]:
+    """The figures of all persistent queries, whose statements stand on these lines; any thread may ask."""
+    view, queries = engine.view(), engine.queries
+    progress, lags, batches = queries.progress(), queries.lags(), queries.batches()
+    figures = []
+    for query in [*engine.session.queries.values()]:
+        batch, state_rows = batches.get(query.id, (None, None))
+        rows_in, rows_out, lag, error = progress.get(query.id, (0, 0, 0, ""))
+        figures.append(
+            QueryFigures(
+                id=query.id,
+                state=view.state(query),
+                statement=query.statement_text,
+                line=lines.get(query.id),
+                sources=query.plan.sources,
+                sink=query.plan.sink,
+                rows_in=rows_in,
+                rows_out=rows_out,
+                lag=lag,
+                lags=lags.get(query.id, {}),
+                bad_records=engine.errors.bad.counts[query.id],
+                late_records=engine.errors.bad.late[query.id],
+                error=error,
+                batch=batch,
+                state_rows=state_rows,
+            )
+        )
+    return figures

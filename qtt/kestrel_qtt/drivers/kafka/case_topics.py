@@ -14,22 +14,18 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.fused import run_jobs
-from kestrel_qtt.drivers.kafka.order import in_expected_order
-from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, misplaced
+from kestrel_qtt.drivers.kafka.partitions import OwnTopics, given_records, in_expected_order, misplaced
 from kestrel_qtt.drivers.kafka.runner import FusedQuery, FusedRunner
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
-from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_qtt.drivers.records.run import CaseJob, CaseRun, CaseTopics
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.topics.records import Record
 
 
-class BrokerTopics:
+class BrokerTopics(CaseTopics):
     """The topics of cases on one broker, read and written by one Spark session."""
-
-    can_share = can_fork = False
-    carrier = "spark"
 
     def __init__(self, servers: str) -> None:
         """Connect to the broker and start Spark.

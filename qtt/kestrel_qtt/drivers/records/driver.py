@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.driver import PlanningError, RunOptions
 from kestrel_qtt.drivers.records.outcome import outcome_of
 from kestrel_qtt.drivers.records.prepare import plan_text, prepare, prepared
-from kestrel_qtt.drivers.records.reuse import QueryResults
-from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_qtt.drivers.records.run import CaseJob, CaseRun, CaseTopics
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.explain import stages_text
 from kestrel_sql.dataflow.rows import Output
 
 
-class CaseTopics(Protocol):
-    """Where the topics of cases are while these run: in memory, or on a broker."""
+@dataclass(slots=True)
+class QueryResults:
+    """The outputs of queries, or why there is none, by what determines them: plan, settings, schemas and records.
 
-    @property
-    def carrier(self) -> str:
-        """What runs the queries, `spark` or `process`."""
+    Variants of one case have most queries in common, so `qtt shrink` and `qtt mutate` run them over one `QueryResults`.
+    So does pytest: most stored plans are what the planner makes of their case today. `equal` counts the queries that
+    took the result of another. Not for several threads.
+    """
 
-    @property
-    def can_share(self) -> bool:
-        """Whether a query can read the records of several cases at once."""
+    equal: int = 0
 
-    @property
-    def can_fork(self) -> bool:
-        """Whether a copy of this process can run cases, too: neither Spark nor a broker is open."""
+    _known: dict[Hashable, tuple[Output | None, model.Rejected | model.Crashed | None]] = field(default_factory=dict)
 
-    def begin(self, runs: Sequence[CaseRun]) -> None:
-        """Create what the planned cases of a group need, and produce their inputs."""
-
-    def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
-        """Run queries, and give each job what its query wrote, or why there is nothing."""
-
-    def collect(self, job: CaseJob, output: Output) -> None:
-        """Hand what a query wrote to its case."""
-
-    def end(self, runs: Sequence[CaseRun]) -> None:
-        """Remove what a group needed."""
-
-    def close(self) -> None:
-        """Remove what is kept on disk, and close clients."""
+    def run(self, jobs: Sequence[CaseJob], run: Callable[[Sequence[CaseJob]], None]) -> None:
+        """Run those jobs that have no result yet, each once, and give all jobs their results."""
+        keys = [job.identity for job in jobs]
+        fresh = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
+        run(list(fresh.values()))
+        self.equal += len(jobs) - len(fresh)
+        self._known.update({key: (job.output, job.outcome) for key, job in fresh.items()})
+        for key, job in zip(keys, jobs, strict=True):
+            job.output, job.outcome = self._known[key]
 
 
 class RecordDriver:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records
-from kestrel_qtt.drivers.event_times import EventTimes
 from kestrel_qtt.drivers.records.run import CaseRun
-from kestrel_qtt.drivers.silence import late_inputs, unread_inputs
+from kestrel_qtt.drivers.silence import EventTimes, late_inputs, unread_inputs
 from kestrel_qtt.drivers.stored_plan import last_serdes
 from kestrel_qtt.drivers.topics import source_state, topic_states
 from kestrel_sql.dataflow.log_entries import LATE

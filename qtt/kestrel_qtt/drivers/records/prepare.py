@@ -9,7 +9,7 @@ from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import input_records
 from kestrel_qtt.drivers.driver import PlanningError
-from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.stored_plan import execute_stored
@@ -92,7 +92,7 @@ def _session(case: model.Case, registry: SchemaRegistry | None = None) -> Sessio
     return Session(
         registry=registry or MemoryRegistry(),
         config=properties_config(dict(case.properties), _base_properties(case)),
-        functions=functions_of(case),
+        functions=functions_from(case.functions),
         variables=dict(case.variables),
     )
 

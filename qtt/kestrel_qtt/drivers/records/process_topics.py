@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.job import Job, crashed
-from kestrel_qtt.drivers.records.run import CaseJob, CaseRun
+from kestrel_qtt.drivers.records.run import CaseJob, CaseTopics
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import EngineError
@@ -16,30 +16,16 @@ from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.process.query import ProcessQuery
 
 
-class ProcessTopics:
+class ProcessTopics(CaseTopics):
     """Runs each query by itself."""
 
-    can_share = False
     carrier = "process"
     can_fork = True
-
-    def begin(self, runs: Sequence[CaseRun]) -> None:
-        """Do nothing: cases hold their inputs."""
 
     def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
         """Feed each query its records, cut into batches as asked."""
         for job in jobs:
             run_job(job, cut, job.tasks())
-
-    def collect(self, job: CaseJob, output: Output) -> None:
-        """Hand what a query wrote to its case."""
-        job.case_run.collect(output)
-
-    def end(self, runs: Sequence[CaseRun]) -> None:
-        """Do nothing: nothing was made."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 def run_job(job: Job, cut: Cut, tasks: int) -> None:

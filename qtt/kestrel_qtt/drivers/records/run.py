@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import zip_longest
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.job import Job, failure
 from kestrel_qtt.drivers.partitions import Partitions, declared_partitions, named_partitions
 from kestrel_sql.dataflow.query_run import QueryRun
@@ -105,6 +106,34 @@ class CaseRun:
                 if cause is not None:
                     self.causes[stored.topic, stored.partition, stored.offset] = cause
             self.topics.setdefault(stored.topic, []).append(stored)
+
+
+class CaseTopics:
+    """Where the topics of cases are while these run: in memory, where cases hold their records, or on a broker."""
+
+    carrier = "spark"
+    """What runs the queries, `spark` or `process`."""
+    can_share = False
+    """Whether a query can read the records of several cases at once."""
+    can_fork = False
+    """Whether a copy of this process can run cases, too: neither Spark nor a broker is open."""
+
+    def begin(self, runs: Sequence[CaseRun]) -> None:
+        """Create what the planned cases of a group need, and produce their inputs."""
+
+    def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
+        """Run queries, and give each job what its query wrote, or why there is nothing."""
+        raise NotImplementedError
+
+    def collect(self, job: CaseJob, output: Output) -> None:
+        """Hand what a query wrote to its case."""
+        job.case_run.collect(output)
+
+    def end(self, runs: Sequence[CaseRun]) -> None:
+        """Remove what a group needed."""
+
+    def close(self) -> None:
+        """Remove what is kept on disk, and close clients."""
 
 
 @dataclass(slots=True, kw_only=True)

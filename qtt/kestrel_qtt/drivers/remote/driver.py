@@ -19,8 +19,7 @@ from kestrel_qtt.drivers.declared_topics import expected_topics, topic_of
 from kestrel_qtt.drivers.driver import DriverError, RunOptions
 from kestrel_qtt.drivers.full import FullDriver
 from kestrel_qtt.drivers.job import crashed
-from kestrel_qtt.drivers.kafka.order import in_expected_order
-from kestrel_qtt.drivers.kafka.partitions import given_records
+from kestrel_qtt.drivers.kafka.partitions import given_records, in_expected_order
 from kestrel_qtt.drivers.kafka.scratch_topics import ScratchTopics
 from kestrel_qtt.drivers.records.prepare import prepare
 from kestrel_qtt.drivers.records.process_topics import ProcessTopics

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kestrel_qtt.plan_commands.copied_checkpoint import resume_copy
+from kestrel_qtt.plan_commands.resume import resume_copy
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import CheckpointError, QueryError
 from kestrel_sql.operators.group_columns import GroupColumns

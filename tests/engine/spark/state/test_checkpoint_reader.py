@@ -72,7 +72,7 @@ def test_pages_of_two_levels_as_of_the_last_batch(tmp_path: Path, changelogs: st
 
 def test_every_kind_of_table() -> None:
     engine = MemoryEngine(now=lambda: 1000)
-    for parsed in engine.parse(
+    for parsed in engine.session.parse(
         """
         CREATE STREAM s (id INT KEY, v INT) WITH (kafka_topic='s', format='JSON');
         CREATE TABLE t AS SELECT id, COUNT(*) AS n, SUM(v) AS x FROM s GROUP BY id HAVING SUM(v) > 2;
@@ -86,7 +86,7 @@ def test_every_kind_of_table() -> None:
         engine.execute(parsed)
 
     def rows(text: str) -> tuple[tuple[object, ...], ...]:
-        (parsed,) = engine.parse(text)
+        (parsed,) = engine.session.parse(text)
         return engine.execute(parsed).rows
 
     assert rows("SELECT id, n, x, ROWTIME FROM t;") == ((1, 2, 7, 1000),)

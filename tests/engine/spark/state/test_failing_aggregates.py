@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from kestrel_qtt.drivers.cut import Cut
-from kestrel_qtt.drivers.group_runner import GroupRunner
+from kestrel_qtt.drivers.records.memory_topics import GroupRunner
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.queries.engine import MemoryEngine
@@ -130,13 +130,13 @@ def test_in_a_group_no_other_query_fails(runner: GroupRunner, cut: str) -> None:
 
 def test_an_engine_stops_the_query_and_continues_with_others() -> None:
     engine = MemoryEngine()
-    for parsed in engine.parse(SOURCES + FAILING["stream"][1] + HEALTHY["stateless"]):
+    for parsed in engine.session.parse(SOURCES + FAILING["stream"][1] + HEALTHY["stateless"]):
         engine.execute(parsed)
     for at, record in enumerate(records()):
         engine.produce(record)
         if at >= GUILTY:
             engine.flush()
-    progress = engine.progress()
+    progress = engine.queries.progress()
     error = progress["CTAS_A_0"][3]
     assert error.startswith("CTAS_A_0: Exception caught in process. SUM failed: Numeric field overflow")
     assert error.endswith(f"(s, partition 0, offset {GUILTY})")

@@ -2,28 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from google.protobuf import text_format
+from google.protobuf.message_factory import GetMessageClass
 
 from kestrel_qtt.cases import model
+from kestrel_qtt.cases.model import Actual
 from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.case_records import actual_records, input_records
-from kestrel_qtt.drivers.functions import functions_of
+from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.job import crashed
 from kestrel_qtt.drivers.partitions import PARTITIONS, Partitions, declared_partitions, named_partitions
-from kestrel_qtt.drivers.rest.answers import admin_answer
 from kestrel_qtt.drivers.silence import unread_inputs
 from kestrel_qtt.drivers.topics import NO_CACHE, register_topics
 from kestrel_qtt.ksqldb.rest_cases import Answer, Answered, RestCase
+from kestrel_sql.admin import answer as told
+from kestrel_sql.admin.readable import readable
 from kestrel_sql.errors import EngineError, SqlSyntaxError
+from kestrel_sql.formats.protobuf import generate as proto_text
+from kestrel_sql.formats.protobuf.schema import load
+from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.table import encoder
+from kestrel_sql.plan.step import FormatInfo
 from kestrel_sql.queries.engine import MemoryEngine
+from kestrel_sql.queries.pull import schema_text
 from kestrel_sql.queries.topic_rules import TopicRule
-from kestrel_sql.queries.transient import TransientQuery
+from kestrel_sql.queries.transient import QueryKind, TransientQuery
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.statements import InsertValues, Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.memory import MemoryBroker
 from kestrel_sql.topics.records import Record
+from kestrel_sql.types.schema import Column, Role
+
+
+def admin_answer(statement: str, answer: told.Answer) -> Answer:
+    """Return the response to a statement that is not a query: its entity, the lines of PRINT, or its success."""
+    if answer.lines:
+        return Answer("admin", ({"lines": list(answer.lines)},))
+    status: Actual = {"status": "SUCCESS", "message": answer.message}
+    success: Actual = {"@type": "currentStatus", "statementText": statement, "commandStatus": status}
+    return Answer("admin", (answer.entity or success,))
+
+
+def query_answer(query_id: str, kind: QueryKind, answer: told.Answer) -> Answer:
+    """The response to a query: a header, the rows, and how it ended."""
+    schema = schema_text(answer.columns)
+    header: Actual = {"header": {"schema": schema, "queryId": query_id}}
+    return Answer("query", (header, *({"row": content} for content in _contents(answer)), *_end(kind, answer)))
+
+
+def proto_answer(kind: QueryKind, answer: told.Answer) -> Answer:
+    """The same response in protobuf.
+
+    Raises:
+        FormatError: a column of a type that protobuf does not have.
+    """
+    return Answer("queryProto", (*proto_elements(answer.columns, answer.rows), *_end(kind, answer)))
+
+
+def _contents(answer: told.Answer) -> Iterator[dict[str, Actual]]:
+    """The rows of an answer as JSON has them."""
+    types = [column.type for column in answer.columns]
+    for at, row in enumerate(answer.rows):
+        columns = [readable(value, sql_type) for value, sql_type in zip(row, types, strict=True)]
+        yield {"columns": columns, "tombstone": True} if at in answer.tombstones else {"columns": columns}
+
+
+def _end(kind: QueryKind, answer: told.Answer) -> Iterator[Actual]:
+    if kind is not QueryKind.PULL_TABLE:
+        yield {"finalMessage": "Limit Reached" if answer.limited else "Query Completed"}
+
+
+def proto_elements(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Iterator[Actual]:
+    """The header and the rows of an answer.
+
+    Raises:
+        FormatError: a column of a type that protobuf does not have.
+    """
+    values = tuple(replace(column, role=Role.VALUE) for column in columns)
+    text = proto_text.schema_text(values, None, None)
+    yield {"header": {"protoSchema": text}}
+    encode = encoder(SerdeSpec(FormatInfo("PROTOBUF_NOSR"), values))
+    message = GetMessageClass(load(text, {}).at((0,)))
+    for row in rows:
+        yield {"row": text_format.MessageToString(message.FromString(encode(tuple(row)) or b""))}
+
 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "ksql.query.push.v2.enabled": True}
 
@@ -92,7 +159,7 @@ def answered(
 def session_of(case: RestCase) -> tuple[Session, Partitions, int]:
     """Return a session for a case, the partitions of its topics, and how many the widest declared one has."""
     base = {**BASE_PROPERTIES, **(NO_CACHE if case.ksqldb else {})}
-    session = Session(config=properties_config(dict(case.properties), base), functions=functions_of(case))
+    session = Session(config=properties_config(dict(case.properties), base), functions=functions_from(case.functions))
     declared, named = declared_partitions(case.topics), named_partitions(case.inputs)
     partitions = Partitions(session, declared, named, others=PARTITIONS)
     return session, partitions, max(declared.values(), default=PARTITIONS)
@@ -122,7 +189,7 @@ def _execute(run: RestRun) -> model.Rejected | None:
     index = 0
     for text in ("\n".join(texts[:first]), *texts[first:]):
         try:
-            statements = run.engine.parse(text)
+            statements = run.engine.session.parse(text)
         except SqlSyntaxError as error:
             return model.Rejected(message=f"{error}\nStatement: {text}", error_code=error.code)
         for at, parsed in enumerate(statements):
@@ -156,3 +223,34 @@ def _planned(run: RestRun, query: Query) -> Asked:
     kind = "SCALABLE_PUSH_QUERY" if latest and query.emit is not None else "transient"
     planned = run.engine.plan(query, config, f"{kind}_{query.source.name}_{len(run.asked)}")
     return Asked(planned, run.engine.broker.arrivals if latest and run.case.late_inputs else 0)
+
+
+def run_rest(cases: Sequence[RestCase]) -> Iterator[tuple[model.Case, model.Outcome, float]]:
+    """Run cases one by one, each on its own engine."""
+    for case in cases:
+        started = time.perf_counter()
+        run = prepared(case)
+        try:
+            run.advance()
+            _answer(run)
+        except EngineError as error:
+            run.outcome = model.Failed(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug on one case must not end the run
+            run.outcome = crashed(error)
+        yield case, run.result(), time.perf_counter() - started
+        run.engine.close()
+
+
+def _answer(run: RestRun) -> None:
+    """Answer the queries of a case.
+
+    Raises:
+        EngineError: a query failed, or protobuf cannot express its rows.
+    """
+    config = run.engine.session.config
+    for asked in run.asked if run.outcome is None else ():
+        found = run.engine.answer(asked.planned, config, asked.since)
+        kind = asked.planned.kind
+        run.answers.append(query_answer(asked.planned.plan.query_id, kind, found))
+        if run.case.with_proto:
+            run.proto_answers.append(proto_answer(kind, found))

@@ -1,1 +1,0 @@
-"""Cases of statements and the answers that a server gives to them."""
