@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "say whether this machine has what runs need, and what to do where it does not",
     "state": "look into the state of a checkpoint, or rescale it",
     "import": "say which statements of scripts or of a ksqlDB installation would run",
-    "shadow": "compare what two systems write for the same queries, while both run",
+    "shadow": "compare what two systems write for the same queries, until Ctrl-C (docs/shadow.md)",
     "adopt": "say what a take-over of a ksqlDB service would do with each query",
 }
 """The commands with their help. The module of each is imported only to run it, as some import Spark."""
@@ -122,7 +122,7 @@ def _module(command: str) -> Any:
 
 
 _MODULES = {"import": "importing", "apply": "plan"}
-_DESCRIBED = {"plan", "apply", "state"}
+_DESCRIBED = {"plan", "apply", "state", "shadow"}
 _WITH_EXAMPLES = {"shell", "run", "plan", "apply", "broker"}
 
 if __name__ == "__main__":

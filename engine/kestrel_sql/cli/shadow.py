@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -54,12 +53,8 @@ Place = tuple[str, str | None]
 """The servers of a side, and its topic if one is named."""
 
 
-def add_parser(commands: Any, examples: str) -> None:
-    """Declare the command."""
-    about = "compare what two systems write for the same queries, while both run"
-    ends = "Ends with Ctrl-C, and with exit code 1 if something differs."
-    description = f"{about[0].upper()}{about[1:]}: docs/shadow.md. {ends}"
-    parser = commands.add_parser("shadow", help=about, description=description)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `kestrel shadow`."""
     add = parser.add_argument
     place = "HOST:PORT[/TOPIC]"
     add("--left", type=_place, required=True, metavar=place, help="the broker and topic that show what is right")
