@@ -72,7 +72,7 @@ def foreign_key_join(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
         foreign_key_bytes=key_bytes(query, right),
-        loses_null=right.key_codec.format.format == "DELIMITED",
+        loses_null=right.key_codec.format.format == "DELIMITED" and not right.rekeyed,
     )
     return operator, _joined(step, query, left, right, is_table=True)
 

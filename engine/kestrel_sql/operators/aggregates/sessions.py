@@ -60,18 +60,18 @@ class SessionWindowAggregate:
             self.pack(state)
 
     def prune(self, state: State) -> None:
-        """Delete the sessions whose retention is over; it is at least gap + grace, for pull queries read sessions."""
+        """Delete the sessions whose retention is over."""
         ends = state.get("ends", [])
-        while ends and ends[0][0] <= min(self.expired(state), state.get("newest", 0) - self.retention_ms):
+        while ends and ends[0][0] <= self.expired(state):
             entry = heappop(ends)
             session = _session(entry, state)
             if session is not None:
                 _remove(session, entry[2], state)
 
     def expired(self, state: State) -> int:
-        """The latest end (ms) of a session that has expired: rows no longer join it."""
+        """The latest end (ms) of a session that has expired: rows no longer join it (rule O8.8)."""
         newest: int = state.get("newest", 0)
-        return newest - self.gap_ms - self.grace_ms
+        return newest - self.retention_ms
 
     def pack(self, state: State) -> None:
         """Sort a state by key and end, so that its bytes do not tell in which order sessions came and went."""
@@ -190,8 +190,8 @@ class _Sessions:
         """Find the sessions within the gap that have not expired; such sessions of a key do not overlap."""
         if not sessions:
             return ()
-        gap, grace = self.operator.gap_ms, self.operator.grace_ms
-        earliest = max(time, self.state.get("newest", 0) - grace + 1) - gap
+        gap = self.operator.gap_ms
+        earliest = max(time - gap, self.operator.expired(self.state) + 1)
         latest = sessions[-1]
         if latest[END] < earliest:
             return ()
