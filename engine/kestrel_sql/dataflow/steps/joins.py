@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
+from kestrel_sql.dataflow.internal_topics import crossed
 from kestrel_sql.dataflow.join_operators import (
     foreign_key,
     foreign_key_join,
@@ -44,6 +45,9 @@ def table_table_join_v1(step: TableTableJoinV1, query: GraphQuery, left: Relatio
 
 def _repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
     """Drop the rows whose keys an internal topic loses (rule F4.3.7)."""
+    if not source.rekeyed:
+        return source
+    source = crossed(formats, query, source)
     if not is_delimited(source, formats) or len(source.schema.key) > 1:
         return source
     return query.then(source, with_key, source, "drop rows without a key")

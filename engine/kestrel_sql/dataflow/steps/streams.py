@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports
 from kestrel_sql.dataflow.graph import GraphQuery
+from kestrel_sql.dataflow.internal_topics import crossed
 from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projection
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
@@ -178,4 +179,5 @@ def _grouped(step: StreamGroupByV1 | StreamGroupByV2, query: GraphQuery, source:
 
     codec = KeyCodec.of(step.internal_formats)
     facts = replace(source, schema=query.schema(step, source), key_codec=codec, window=None, rekeyed=True)
-    return query.then(source, apply, facts, f"group {listed_text(step.group_by_expressions)}")
+    grouped = query.then(source, apply, facts, f"group {listed_text(step.group_by_expressions)}")
+    return crossed(step.internal_formats, query, grouped)

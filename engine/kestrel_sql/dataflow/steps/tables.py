@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import GraphQuery
+from kestrel_sql.dataflow.internal_topics import crossed
 from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projection
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
@@ -93,4 +94,5 @@ def _grouped(step: TableGroupByV1 | TableGroupByV2, query: GraphQuery, source: R
     facts = replace(
         source, schema=query.schema(step, source), key_codec=codec, has_old=True, has_old_key=True, rekeyed=True
     )
-    return query.then(source, apply, facts, f"group {listed_text(step.group_by_expressions)}")
+    grouped = query.then(source, apply, facts, f"group {listed_text(step.group_by_expressions)}")
+    return crossed(step.internal_formats, query, grouped)
