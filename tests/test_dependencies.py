@@ -42,7 +42,7 @@ TOOLS = {
 TOOLS |= {"types-jsonschema", "types-pyyaml"}
 # What moto's server runs on, and does not ask for.
 TOOLS |= {"flask", "flask-cors"}
-ELSEWHERE = {"tests/bench/peers"}
+ELSEWHERE = {"tests/bench/peers", "tests/engine/server/clients"}
 """Programs that run in environments of their own."""
 
 

@@ -6,6 +6,7 @@ Nightly, one in five of all cases.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,11 @@ def test_a_broker_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def left_on(kafka: KafkaConfig) -> list[str]:
-    """The topics and consumer groups of cases that are still there."""
-    admin = admin_client(kafka)
-    groups = (group.group_id for group in admin.list_consumer_groups().result().valid)
-    return [name for name in (*admin.list_topics(timeout=30).topics, *groups) if name.startswith("qtt-")]
+    """The topics and consumer groups of cases that are still there, once the broker has had time to forget them."""
+    admin, end = admin_client(kafka), time.monotonic() + 30
+    while True:
+        groups = (group.group_id for group in admin.list_consumer_groups().result().valid)
+        left = [name for name in (*admin.list_topics(timeout=30).topics, *groups) if name.startswith("qtt-")]
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.5)

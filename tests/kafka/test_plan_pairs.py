@@ -72,7 +72,7 @@ def begun(run: ProductionRun, folder: CheckpointFolder, offsets: BrokerOffsets) 
     preparation, queries = run.preparation(folder, manifest, offsets)
     for named in queries:
         prepared = preparation.new(named)
-        run.check(prepared, folder, run.open_spark)
+        prepared.check(folder, run.open_spark)
         checkpoint = Path(str(folder.folder_of(prepared.stored)))
         (checkpoint / "offsets").mkdir()
         (checkpoint / "offsets" / "0").write_text(_BEGUN)
@@ -87,7 +87,7 @@ def decided(run: ProductionRun, named: NamedQuery, manifest: Manifest, folder: C
     try:
         stored = manifest.queries.get(named.name)
         prepared = preparation.new(named) if stored is None else preparation.known(named, stored)
-        run.check(prepared, folder, run.open_spark)
+        prepared.check(folder, run.open_spark)
     except EngineError as error:
         yield error.message
 
