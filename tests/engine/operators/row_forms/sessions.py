@@ -138,16 +138,16 @@ class SessionWindowAggregate(RowOperator):
     def _expired(self, state: State) -> int:
         """The latest end (ms) of a session that has expired: rows no longer join it."""
         newest: int = state.get("newest", 0)
-        return newest - self.gap_ms - self.grace_ms
+        return newest - self.retention_ms
 
     def _tombstone(self, key: Key, session: Session) -> Output:
         end, start = _bounds(session)
         return Output(key, None, end, window=(start, end), old=(*result(session[GROUP], self.calls), start, end))
 
     def prune(self, state: State) -> None:
-        """Delete the sessions whose retention is over; it is at least gap + grace, for pull queries read sessions."""
+        """Delete the sessions whose retention is over."""
         ends = state.get("ends", [])
-        while ends and ends[0][0] <= min(self._expired(state), state.get("newest", 0) - self.retention_ms):
+        while ends and ends[0][0] <= self._expired(state):
             _take(ends, state)
 
 
