@@ -21,8 +21,9 @@ from rich.console import Console
 
 from kestrel_sql.admin.answer import table
 from kestrel_sql.cli.client_commands import ClientCommands
+from kestrel_sql.cli.completion import SqlCompleter
 from kestrel_sql.cli.main import ExitCode, main
-from kestrel_sql.cli.prompt import SqlCompleter, prompt_session, run_shell
+from kestrel_sql.cli.prompt import prompt_session, run_shell
 from kestrel_sql.cli.record_files import Inputs, InputShape, record_lines
 from kestrel_sql.cli.render import Display, Form, shown, to_json
 from kestrel_sql.cli.texts import is_complete, run_text

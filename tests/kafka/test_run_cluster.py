@@ -17,7 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster, needed_packages
+from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings, is_cluster
+from kestrel_sql.kafka.cluster.packaging import needed_packages
 from kestrel_sql.spark.runtime.environment import prepare_environment, quiet_folder
 from tests.kafka.helpers import await_rows, create, produce, read, start
 from tests.kafka.processes import end, ending, executors

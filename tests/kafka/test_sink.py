@@ -18,7 +18,8 @@ from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import read_topics
 from kestrel_sql.kafka.connector.jars import connector_jars
-from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, murmur2_all
+from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
+from kestrel_sql.kafka.sink.partitioner import murmur2_all
 from kestrel_sql.kafka.sink.sink import Delivery, gathered, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.spark.io.topics import WIRE_OUTPUT

@@ -10,7 +10,7 @@ from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import build_queryable
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Log, Part, Rows
+from kestrel_sql.dataflow.rows import Cells, Log, Part, Rows
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.typed_values import converter
 from kestrel_sql.dataflow.unused_old_rows import unread_table
@@ -64,7 +64,7 @@ def rescaled(query: GraphQuery, source: Relation) -> Relation:
     of_key, of_value = _scaler(source.schema.key), _scaler(source.schema.value)
 
     def apply(log: Log, rows: Rows) -> Rows:
-        def scaled(part: Part | None, change: Callable[[int, Column], Column | None]) -> Part | None:
+        def scaled(part: Part | None, change: Callable[[int, Cells], Column | None]) -> Part | None:
             return None if part is None else part.changed(change)
 
         return replace(
@@ -79,11 +79,11 @@ def rescaled(query: GraphQuery, source: Relation) -> Relation:
     return query.then(source, apply, facts, "bring DECIMALs to the scales of their types")
 
 
-def _scaler(columns: Sequence[SchemaColumn]) -> Callable[[int, Column], Column | None]:
+def _scaler(columns: Sequence[SchemaColumn]) -> Callable[[int, Cells], Column | None]:
     scaled = [converter(with_own_scales(each.type, False)) if has_own_scales(each.type) else None for each in columns]
 
-    def change(place: int, values: Column) -> Column | None:
+    def change(place: int, cells: Cells) -> Column | None:
         of = scaled[place]
-        return None if of is None else [None if value is None else of(value) for value in values]
+        return None if of is None else [None if value is None else of(value) for value in cells.values()]
 
     return change

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Apply, Log, Rows
+from kestrel_sql.dataflow.rows import Apply, Cells, Log, Rows
 from kestrel_sql.expressions import columns
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import format_of
@@ -218,7 +218,8 @@ def _without_halves(_: Log, rows: Rows) -> Rows:
     return replace(rows, key=rows.key.changed(_encodable), old_key=old_key)
 
 
-def _encodable(_: int, values: columns.Column) -> columns.Column | None:
+def _encodable(_: int, cells: Cells) -> columns.Column | None:
+    values = cells.values()
     if all(value is None or (isinstance(value, str) and value.isascii()) for value in values):
         return None
     return [without_halves(value) for value in values]

@@ -9,7 +9,7 @@ from typing import Any
 
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Log, Rows
+from kestrel_sql.dataflow.rows import Cells, Log, Rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.expressions import columns
 from kestrel_sql.formats.known import protobuf_nosr
@@ -26,9 +26,9 @@ def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
         return source
     readers = [_reader(replace(info, format=protobuf_nosr.FORMAT.name), column) for column in source.schema.value]
 
-    def change(place: int, values: columns.Column) -> columns.Column | None:
+    def change(place: int, cells: Cells) -> columns.Column | None:
         read = readers[place]
-        return None if read is None else read(values)
+        return None if read is None else read(cells)
 
     def apply(_: Log, rows: Rows) -> Rows:
         old = None if rows.old is None else rows.old.changed(change)
@@ -37,7 +37,7 @@ def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
     return query.then(source, apply, source, "read NULL back from PROTOBUF")
 
 
-def _reader(info: FormatInfo, column: Column) -> Callable[[columns.Column], columns.Column | None] | None:
+def _reader(info: FormatInfo, column: Column) -> Callable[[Cells], columns.Column | None] | None:
     """What reads a column back; None for one whose values all come back as they are."""
     if isinstance(column.type, Array | Map | Struct):
         return partial(_each_read_back, info, column)
@@ -45,12 +45,15 @@ def _reader(info: FormatInfo, column: Column) -> Callable[[columns.Column], colu
     return None if null is None else partial(_filled, null)
 
 
-def _filled(null: Any, values: columns.Column) -> columns.Column | None:
+def _filled(null: Any, cells: Cells) -> columns.Column | None:
+    if cells.array is not None and not cells.array.null_count:
+        return None
+    values = cells.values()
     return [null if value is None else value for value in values] if None in values else None
 
 
-def _each_read_back(info: FormatInfo, column: Column, values: columns.Column) -> columns.Column:
-    return [*map(_read_back(info, column), values)]
+def _each_read_back(info: FormatInfo, column: Column, cells: Cells) -> columns.Column:
+    return [*map(_read_back(info, column), cells.values())]
 
 
 @cache

@@ -214,11 +214,11 @@ class Part:
         """Return the part with another column in a place."""
         return replace(self, cells=[*self.cells[:place], cells, *self.cells[place + 1 :]])
 
-    def changed(self, change: Callable[[int, Column], Column | None]) -> Part:
-        """Return the part with other values in the columns for which `change(place, values)` gives some."""
+    def changed(self, change: Callable[[int, Cells], Column | None]) -> Part:
+        """Return the part with other values in the columns for which `change(place, cells)` gives some."""
         cells = []
         for place, old in enumerate(self.cells):
-            new = change(place, old.values())
+            new = change(place, old)
             cells.append(old if new is None else Listed(new))
         return replace(self, cells=cells)
 

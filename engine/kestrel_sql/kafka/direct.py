@@ -51,7 +51,7 @@ class Work:
     """What the tasks of a query do with records.
 
     `function` makes rows of `WIRE_OUTPUT` of rows of `WIRE_INPUT`, and is pickled. `tails` is as in
-    `kestrel_sql.kafka.sink.distribute.bare_keys`. `partitions` is the number of partitions of the source.
+    `kestrel_sql.kafka.sink.partitioner.bare_keys`. `partitions` is the number of partitions of the source.
     """
 
     function: bytes
@@ -95,7 +95,7 @@ class DirectBatches:
     _merges: bool = False
     """Whether one task merges all partitions, since keys do not lie where Java's partitioner puts them.
 
-    A start looks for such topics (`kestrel_sql.kafka.run.prepare_query`), but a topic may be empty then.
+    A start looks for such topics (`kestrel_sql.kafka.source.placement`), but a topic may be empty then.
     """
 
     def __post_init__(self) -> None:

@@ -8,7 +8,6 @@ rows comes: to merge few took longer than to compute them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.operators.group_state import COLUMNS, STATES, TIMESTAMP, Group
-from kestrel_sql.operators.number_columns import NumberColumn, Numbers, States
+from kestrel_sql.operators.number_columns import Numbers
 
 _KEY = [pa.binary(), pa.uint32()]
 """The first columns: the key of a group, and its hash."""
@@ -83,34 +82,6 @@ class GroupColumns(Mapping[bytes, Group]):
             for place, *row in zip(held.tolist(), *columns, strict=True):
                 self._opened[closed[place]] = self._group(row)
         return [self._opened] * len(keys)
-
-    def find(self, keys: Sequence[bytes], fresh: Group) -> FoundGroups:
-        """Find the groups of different keys; those that are absent are like `fresh`, a group without rows."""
-        self._close()
-        hashes = np.fromiter(map(crc32, keys), np.uint32, len(keys))
-        wanted = pa.array(keys, pa.binary())
-        at = self._places(keys, wanted, hashes)
-        taken = pa.array(at, mask=at < 0)
-        time, *columns = (column.take(taken) for column in self._columns[_TIME:])
-        first = len(columns) - sum(self._shape)
-        states = [
-            tuple(_values(column, at, number) for column, number in zip(own, _numbers(state), strict=True))
-            for own, state in zip(self._by_call(columns[first:]), fresh[STATES], strict=True)
-        ]
-        return FoundGroups(self, wanted, hashes, at, _values(time, at, None), columns[:first], states)
-
-    def replace(self, found: FoundGroups, new: pa.RecordBatch) -> None:
-        """Replace found groups by rows of `new`, and add those that were absent."""
-        count = self._rows.num_rows
-        source = np.arange(count)
-        held, absent = found.at >= 0, np.flatnonzero(found.at < 0)
-        source[found.at[held]] = count + np.flatnonzero(held)
-        if len(absent):
-            absent = absent[np.argsort(found.hashes[absent], kind="stable")]
-            source = np.insert(source, np.searchsorted(self._hashes, found.hashes[absent], "right"), count + absent)
-        # A column in which all states were NULL had no type so far, and one of integers that of the largest.
-        schema = pa.unify_schemas([self._rows.schema, new.schema], promote_options="permissive")
-        self._hold(pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source)))
 
     def flaw(self, shape: Sequence[int], columns: Sequence[pa.DataType]) -> str | None:
         """Say how the groups differ from those with this shape and non-aggregate columns of these types."""
@@ -203,42 +174,24 @@ class GroupColumns(Mapping[bytes, Group]):
         opened, self._opened = self._opened, {}
         if not opened:
             return
-        groups = [*opened.values()]
-        found = self.find([*opened], [None, [], [[None] * count for count in self._shape]])
+        keys, groups = [*opened], [*opened.values()]
         lists = [[group[TIMESTAMP] for group in groups]]
         lists += map(list, zip(*(group[COLUMNS] for group in groups), strict=True))
         lists += map(list, zip(*(_parts(group[STATES]) for group in groups), strict=True))
         kinds = self._rows.schema.types[_TIME:]
         made = [pa.array(values, _widest(kind)) for values, kind in zip(lists, kinds, strict=True)]
-        self.replace(found, _batch([found.keys, pa.array(found.hashes), *made]))
-
-
-@dataclass(frozen=True, slots=True)
-class FoundGroups:
-    """The groups of some keys.
-
-    Attributes:
-        home: where they are.
-        keys: their keys.
-        hashes: the hashes of the keys.
-        at: the index of each group among all, -1 without one.
-        times: the timestamps (ms), NULL for groups without rows.
-        columns: the non-aggregate columns.
-        states: the states of each aggregate.
-    """
-
-    home: GroupColumns
-    keys: pa.BinaryArray
-    hashes: Numbers
-    at: Numbers
-    times: NumberColumn
-    columns: Sequence[pa.Array]
-    states: Sequence[States]
-
-    def replace(self, times: NumberColumn, columns: Sequence[pa.Array], states: Sequence[States]) -> None:
-        """Store groups with these timestamps (ms), non-aggregate columns and states instead."""
-        numbers = [_array(column) for call in states for column in call]
-        self.home.replace(self, _batch([self.keys, pa.array(self.hashes), _array(times), *columns, *numbers]))
+        wanted, hashes = pa.array(keys, pa.binary()), np.fromiter(map(crc32, keys), np.uint32, len(keys))
+        new = _batch([wanted, pa.array(hashes), *made])
+        at, count = self._places(keys, wanted, hashes), self._rows.num_rows
+        held, absent = at >= 0, np.flatnonzero(at < 0)
+        source = np.arange(count)
+        source[at[held]] = count + np.flatnonzero(held)
+        if len(absent):
+            absent = absent[np.argsort(hashes[absent], kind="stable")]
+            source = np.insert(source, np.searchsorted(self._hashes, hashes[absent], "right"), count + absent)
+        # A column in which all states were NULL had no type so far, and one of integers that of the largest.
+        schema = pa.unify_schemas([self._rows.schema, new.schema], promote_options="permissive")
+        self._hold(pa.concat_batches([self._rows.cast(schema), new.cast(schema)]).take(pa.array(source)))
 
 
 def shape_of(group: Group) -> list[int]:
@@ -290,23 +243,3 @@ def _numbers(state: object) -> list[Any]:
 def _parts(states: Sequence[object]) -> list[object]:
     """The numbers in states."""
     return [number for state in states for number in _numbers(state)]
-
-
-def _values(column: pa.Array, at: Numbers, fresh: float | None) -> NumberColumn:
-    """The numbers of a column, those of absent groups as in a new group."""
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.int64() if fresh is None else pa.array([fresh]).type)
-    elif pa.types.is_integer(column.type):
-        column = column.cast(pa.int64())
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    if not column.null_count:
-        return NumberColumn(column.to_numpy(), valid)
-    values = column.fill_null(0).to_numpy()
-    if fresh is not None:
-        values, valid = np.where(at < 0, fresh, values), valid | (at < 0)
-    return NumberColumn(values, valid)
-
-
-def _array(column: NumberColumn) -> pa.Array:
-    values = column.values if column.values.dtype == np.float64 else column.values.astype(np.int64, copy=False)
-    return pa.array(values, mask=None if column.valid.all() else ~column.valid)

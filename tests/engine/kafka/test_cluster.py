@@ -14,7 +14,7 @@ import pytest
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.cluster import cluster
+from kestrel_sql.kafka.cluster import packaging
 from kestrel_sql.kafka.cluster.cluster import INSTALLED, cluster_settings
 from kestrel_sql.kafka.connector import store
 from kestrel_sql.kafka.connector.jars import Jars
@@ -36,7 +36,7 @@ def needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", "/of/the/user")
     file = tmp_path / "needed.py"
     file.write_text("old", encoding="utf-8")
-    monkeypatch.setattr(cluster, "_needed_files", lambda: [("needed.py", file)])
+    monkeypatch.setattr(packaging, "_needed_files", lambda: [("needed.py", file)])
     return file
 
 
@@ -65,10 +65,10 @@ def test_workers_beside_the_driver_are_quiet_and_find_the_engine(needed: Path) -
 
 
 def test_a_file_that_changed_without_another_size_is_packed_anew(needed: Path) -> None:
-    (_, old), (_, same) = cluster.archives(), cluster.archives()
+    (_, old), (_, same) = packaging.archives(), packaging.archives()
     needed.write_text("new", encoding="utf-8")
     os.utime(needed, ns=(1, 1))
-    (_, new) = cluster.archives()
+    (_, new) = packaging.archives()
     assert old == same
     assert zipfile.ZipFile(new).read("needed.py") == b"new"
 
@@ -85,7 +85,7 @@ def test_a_file_that_changed_without_another_size_is_packed_anew(needed: Path) -
     ],
 )
 def test_only_what_an_executor_imports_travels(file: str, travels: bool) -> None:
-    assert (cluster._NO_PYTHON.search(file) is None) is travels
+    assert (packaging._NO_PYTHON.search(file) is None) is travels
 
 
 def test_a_python_that_a_user_names_is_that_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.kafka.client.config import KafkaConfig, parse_properties
+from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.properties_file import parse_properties
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="p\\"q;r";'
 SECRET = "hunter2"

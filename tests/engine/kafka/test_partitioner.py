@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.kafka.sink.distribute import bare_keys, murmur2_all, partitions_of
+from kestrel_sql.kafka.sink.partitioner import bare_keys, murmur2_all, partitions_of
 from kestrel_sql.topics.partitioner import murmur2, partition_of
 
 

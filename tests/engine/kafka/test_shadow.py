@@ -157,7 +157,7 @@ def test_a_side_is_read_up_to_the_time_at_which_nothing_was_left(monkeypatch: py
     side = Side(KafkaConfig(servers="h:1"), {"t": 2}, consumer, _ended=positions)
     reached = []
     for now[0] in (100.0, 101.0, 110.0, 150.0, 151.0):
-        side.read(0)
+        side.read()
         reached.append(side.reached())
     # What came after a pause may have been there since its beginning, in other partitions, too.
     assert reached == [float("-inf"), 100, 109, 109, 109]

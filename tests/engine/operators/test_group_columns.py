@@ -12,7 +12,6 @@ import pytest
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.group_columns import GroupColumns
 from kestrel_sql.operators.group_state import Group
-from kestrel_sql.operators.number_columns import columns_of
 from kestrel_sql.operators.state_codec import COLUMNS, dump_state, load_state
 
 FRESH: Group = [None, [None], [0, None, [0.0, 0]]]
@@ -85,24 +84,23 @@ def test_few_changed_groups_stay_beside_the_columns_which_are_copied_as_bytes() 
     assert again == {key: [-1 if each[0] < 600 else each[0], *each[1:]] for key, each in groups(1000).items()}
 
 
-def test_a_batch_finds_replaces_and_adds_groups() -> None:
+def closed(rows: GroupColumns, changed: dict[bytes, Group]) -> Any:
+    """The rows once changed groups have become columns."""
+    for key, each in changed.items():
+        rows[key] = each
+    rows.encoded(1)
+    assert rows._opened == {}
+    return stored(rows)
+
+
+def test_groups_beside_the_columns_replace_those_in_them_and_add_to_them() -> None:
     kept = stored(columns(groups(300)))
-    kept[b"key 8"] = group(8)
-    found = kept.find([b"key 8", b"new", b"key 9"], FRESH)
-    assert found.columns[0].to_pylist() == ["é8", None, "é9"]
-    assert [(each.values.tolist(), each.valid.tolist()) for each in (found.times, *found.states[0])] == [
-        ([8, 0, 9], [True, False, True]),
-        ([8 * 2**40, 0, 9 * 2**40], [True] * 3),
-    ]
-    assert found.states[1][0].valid.tolist() == [False, False, True]
-    states = [columns_of([1, 2, 3]), columns_of([None, 7, None]), columns_of([[0.5, 1], [0.5, 2], [0.5, 3]])]
-    found.replace(*columns_of([10, 20, 30]), [pa.array(["x", None, "z"])], states)
     changed = {
         b"key 8": [10, ["x"], [1, None, [0.5, 1]]],
         b"new": [20, [None], [2, 7, [0.5, 2]]],
         b"key 9": [30, ["z"], [3, None, [0.5, 3]]],
     }
-    assert stored(kept) == {**groups(300), **changed}
+    assert closed(kept, changed) == {**groups(300), **changed}
 
 
 def test_keys_of_one_hash_are_told_apart() -> None:
@@ -110,24 +108,14 @@ def test_keys_of_one_hash_are_told_apart() -> None:
     assert crc32(one) == crc32(other)
     kept = stored(columns({**groups(50), one: group(1), third: group(3)}))
     assert other not in kept
-    found = kept.find([other, one], FRESH)
-    assert found.at.tolist()[0] == -1
-    found.replace(
-        *columns_of([5, 6]),
-        [pa.array(["o", "p"])],
-        [columns_of([1, 2]), columns_of([1, 2]), columns_of([[1.0, 1]] * 2)],
-    )
-    again = stored(kept)
+    again = closed(kept, {other: [5, ["o"], [1, 1, [1.0, 1]]], one: [6, ["p"], [2, 2, [1.0, 1]]]})
     assert (again[other][1], again[one][1], again[third]) == (["o"], ["p"], group(3))
-    assert (again.find([one, other], FRESH).at >= 0).all()
-    assert [*again.find([one, other], FRESH).columns[0].to_pylist()] == ["p", "o"]
 
 
 def test_a_column_that_held_only_null_takes_numbers_later() -> None:
     kept = stored(columns({b"a": [1, [None], [1, None, [0.0, 0]]]}))
-    found = kept.find([b"b"], FRESH)
-    found.replace(*columns_of([2]), [pa.array(["x"])], [columns_of([1]), columns_of([-0.5]), columns_of([[1.5, 1]])])
-    assert stored(kept) == {b"a": [1, [None], [1, None, [0.0, 0]]], b"b": [2, ["x"], [1, -0.5, [1.5, 1]]]}
+    later = {b"b": [2, ["x"], [1, -0.5, [1.5, 1]]]}
+    assert closed(kept, later) == {b"a": [1, [None], [1, None, [0.0, 0]]], **later}
 
 
 def test_columns_that_a_release_wrote_are_read_for_ever() -> None:

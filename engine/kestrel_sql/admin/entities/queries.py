@@ -150,7 +150,7 @@ def _clause(field: str, value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """The parts of a value that are set, without the names of its members."""
+    """The parts of an encoded member of a step that are set, without their names."""
     match value:
         case None:
             return ""

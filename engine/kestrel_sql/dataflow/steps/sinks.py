@@ -7,7 +7,7 @@ from dataclasses import replace
 from kestrel_sql.dataflow.evaluation import StepLog
 from kestrel_sql.dataflow.graph import GraphQuery, SinkWrite
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Listed, Log, Rows
+from kestrel_sql.dataflow.rows import Cells, Listed, Log, Rows
 from kestrel_sql.dataflow.steps.sources import clocks
 from kestrel_sql.dataflow.table_operators import at_stream_time
 from kestrel_sql.dataflow.timestamps import Timestamps
@@ -58,8 +58,8 @@ def _sink(step: AnySink, query: GraphQuery, source: Relation) -> Relation:
 def _with_nulls(log: Log, rows: Rows) -> Rows:
     """Make empty strings and bytes of keys NULL."""
 
-    def change(place: int, values: Column) -> Column:
-        return [None if each in ("", b"") else each for each in values]
+    def change(place: int, cells: Cells) -> Column:
+        return [None if each in ("", b"") else each for each in cells.values()]
 
     return replace(rows, key=rows.key.changed(change))
 

@@ -14,13 +14,13 @@ from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.errors import QueryError, StatementError
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.kafka.client.acls import check_acls
-from kestrel_sql.kafka.client.consume import last_records
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.level_batches import writes_alone
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
 from kestrel_sql.kafka.run.resume import NamedQuery, document_of, operators, plan_of, relevant, resumed
 from kestrel_sql.kafka.run.topic_changes import damaged
+from kestrel_sql.kafka.source.placement import is_placed_by_key
 from kestrel_sql.kafka.source.reading import INGESTED, REKEYED, Reading, reading_of
 from kestrel_sql.plan.copartitioning import check_partitions
 from kestrel_sql.plan.document import QueryPlan
@@ -30,28 +30,6 @@ from kestrel_sql.spark.checkpoint.batch_log import unfinished_batch
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.state.row_counts import PageId
-from kestrel_sql.topics.partitioner import partition_of
-
-_LOOKED_AT = 100
-"""How many records of a partition are looked at, the last ones."""
-
-_TAILS = (0, 8, 16)
-"""The lengths in bytes of a window at the end of a key, which does not count for its partition."""
-
-
-def is_placed_by_key(offsets: BrokerOffsets, topic: str, partitions: int) -> bool:
-    """Whether the last records of each partition of a topic have keys of this partition, or none.
-
-    Raises:
-        EngineError: the broker does not answer.
-    """
-    positions = [(topic, number) for number in range(partitions)]
-    if partitions == 1 or offsets.first(positions) == offsets.ends(positions):
-        return True
-    keys = [(record.key, record.partition) for record in last_records(offsets.config, topic, _LOOKED_AT) if record.key]
-    return any(
-        all(partition_of(key[: len(key) - tail], partitions) == partition for key, partition in keys) for tail in _TAILS
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from confluent_kafka import KafkaException
-
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView
-from kestrel_sql.kafka.client.acls import broker_error
-from kestrel_sql.kafka.client.admin import admin_client
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import follow_topic, held_records, read_topics
+from kestrel_sql.kafka.client.groups import group_assignments
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.topic_configs import shapes_of
 from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
-
-TIMEOUT = 30.0
-"""The timeout (s) of requests to the broker."""
-
-
-def group_assignments(config: KafkaConfig) -> list[dict[str, int]]:
-    """Return how many partitions the members of each consumer group read, by topic.
-
-    Raises:
-        QueryError: the broker does not answer, or refuses.
-    """
-    client = admin_client(config)
-    try:
-        listed = client.list_consumer_groups(request_timeout=TIMEOUT).result().valid
-        names = [each.group_id for each in listed]
-        described = client.describe_consumer_groups(names, request_timeout=TIMEOUT) if names else {}
-        groups = [future.result() for future in described.values()]
-    except KafkaException as error:
-        reason = error.args[0]
-        message = f"the broker {config.servers} does not describe consumer groups: {reason.str()}"
-        raise broker_error(message, reason) from error
-    return [
-        Counter(each.topic for member in group.members for each in member.assignment.topic_partitions)
-        for group in groups
-    ]
 
 
 @dataclass(frozen=True, slots=True)

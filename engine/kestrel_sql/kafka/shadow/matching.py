@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -46,7 +47,7 @@ class Difference:
 
 
 @dataclass(slots=True, kw_only=True)
-class Matcher:
+class Matcher(ABC):
     """Compares what two sides write for a sink; `report` is told what differs.
 
     `patience` (s) is how long one side may be behind the other one. With `by_time` timestamps and headers count, with
@@ -71,9 +72,9 @@ class Matcher:
     _by_form: bool = False
     _tries: int = _TRIES
 
+    @abstractmethod
     def take(self, written: Written) -> None:
         """Take a record in."""
-        raise NotImplementedError
 
     def judge(self, reached: Sequence[float], now: float) -> None:
         """Report what was waited for in vain; `reached` says up to when (s) all that a side had written was read."""
@@ -98,9 +99,9 @@ class Matcher:
         """Delete what is on disk."""
         self.open.close()
 
+    @abstractmethod
     def _settle(self, identity: bytes, entry: Entry, now: float, before: float) -> None:
         """Report how the sides differ in a key; what arrived after `before` (s) may still be answered."""
-        raise NotImplementedError
 
     def _due(self, reached: Sequence[float], now: float) -> Iterator[tuple[bytes, Entry]]:
         for identity, entry in self.open.near():

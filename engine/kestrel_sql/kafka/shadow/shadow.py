@@ -77,7 +77,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What was compared: `offsets` are those on each side up to which all is, `left_over` the records behind them."""
+    """What was compared: `offsets` are those on each side up to which all is."""
 
     progress: Progress
     keys: Mapping[str, int]
@@ -146,7 +146,7 @@ class Shadow:
         while True:
             is_idle = True
             for at in self._not_ahead():
-                messages, arrived = self._sides[at].read(0)
+                messages, arrived = self._sides[at].read()
                 for message in messages:
                     matcher = by_topic[at][message.topic()]
                     matcher.take(matcher.readers[at].written(message, arrived))

@@ -35,10 +35,10 @@ class Side:
     """When (s) the end of each partition was read; infinity where nothing has come since."""
     _read_at: float = _NEVER
 
-    def read(self, seconds: float) -> tuple[list[Any], float]:
-        """Return messages, as soon as there are some, and when (s) they were read."""
+    def read(self) -> tuple[list[Any], float]:
+        """Return the messages that are there, and when (s) they were read."""
         before, self._read_at = self._read_at, time.monotonic()
-        messages = self.consumer.consume(_CHUNK, seconds)
+        messages = self.consumer.consume(_CHUNK, 0)
         found = []
         for message in messages:
             error, position = message.error(), (message.topic(), message.partition())

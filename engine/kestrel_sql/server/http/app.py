@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.server.errors import ApiError, api_error, internal_error
-from kestrel_sql.server.http import info_endpoints, inserts, page, queries, statements, websocket
+from kestrel_sql.server.http import info_endpoints, inserts, metrics, page, queries, statements, websocket
 from kestrel_sql.server.http.answers import error_answer
 from kestrel_sql.server.http.context import Context
 from kestrel_sql.server.http.framing import JSON, QUERY, negotiate
@@ -60,7 +60,7 @@ ROUTES: tuple[BaseRoute, ...] = (
     Route("/is_valid_property/{name}", _json(info_endpoints.is_valid_property)),
     Route("/chc/ready", info_endpoints.alive),
     Route("/chc/live", info_endpoints.alive),
-    Route("/metrics", info_endpoints.metrics),
+    Route("/metrics", metrics.metrics),
     Route("/ui", page.page),
     Route("/ui/data", page.page_data),
     Route("/ui/plan/{query}", page.page_plan),

@@ -1,42 +1,17 @@
-"""The security of a server from its settings, and its audit log."""
+"""The security of a server from its settings."""
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from kestrel_sql.errors import EngineError
-from kestrel_sql.server.secrets import without_secrets
 from kestrel_sql.server.security.access import Access, Principal
+from kestrel_sql.server.security.audit import AuditLog
 from kestrel_sql.server.security.gate import Authenticate
 from kestrel_sql.server.security.tokens import Tokens
 from kestrel_sql.server.security.users import read_users
-
-
-@dataclass(slots=True)
-class AuditLog:
-    """Writes lines to a file that is open for appending; values of properties that hold secrets are left out."""
-
-    file: TextIO
-
-    @staticmethod
-    def open(path: Path) -> AuditLog:
-        """Append to `path`.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        return AuditLog(path.open("a", encoding="utf-8", buffering=1))
-
-    def __call__(self, user: Principal, what: str, outcome: str) -> None:
-        """Write a line."""
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        line = {"time": stamp, "user": user.name, "outcome": outcome, "statement": without_secrets(what)}
-        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

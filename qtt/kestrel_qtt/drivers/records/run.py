@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -108,7 +109,7 @@ class CaseRun:
             self.topics.setdefault(stored.topic, []).append(stored)
 
 
-class CaseTopics:
+class CaseTopics(ABC):
     """Where the topics of cases are while these run: in memory, where cases hold their records, or on a broker."""
 
     carrier = "spark"
@@ -118,21 +119,21 @@ class CaseTopics:
     can_fork = False
     """Whether a copy of this process can run cases, too: neither Spark nor a broker is open."""
 
-    def begin(self, runs: Sequence[CaseRun]) -> None:
+    def begin(self, runs: Sequence[CaseRun]) -> None:  # noqa: B027 - a place may need none
         """Create what the planned cases of a group need, and produce their inputs."""
 
+    @abstractmethod
     def run(self, jobs: Sequence[CaseJob], cut: Cut) -> None:
         """Run queries, and give each job what its query wrote, or why there is nothing."""
-        raise NotImplementedError
 
     def collect(self, job: CaseJob, output: Output) -> None:
         """Hand what a query wrote to its case."""
         job.case_run.collect(output)
 
-    def end(self, runs: Sequence[CaseRun]) -> None:
+    def end(self, runs: Sequence[CaseRun]) -> None:  # noqa: B027 - a place may need none
         """Remove what a group needed."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - a place may need none
         """Remove what is kept on disk, and close clients."""
 
 
