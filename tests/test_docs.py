@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import commands
+from tests import commands, endpoints
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
@@ -90,8 +90,9 @@ def test_every_target_of_make_that_is_named_exists() -> None:
     assert named <= targets
 
 
-def test_the_reference_says_what_the_commands_say() -> None:
+def test_the_references_say_what_commands_and_endpoints_say() -> None:
     assert commands.PAGE.read_text(encoding="utf-8") == commands.page(), "write it anew: python -m tests.commands"
+    assert endpoints.PAGE.read_text(encoding="utf-8") == endpoints.page(), "write it anew: python -m tests.endpoints"
 
 
 @pytest.mark.parametrize(("file", "lines"), [("README.md", 120), ("CONTRIBUTING.md", 150)])

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -24,12 +25,13 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.formats.registry.memory import MissingRegistry
 from kestrel_sql.queries.served_engine import ServedEngine
 from kestrel_sql.server import errors
-from kestrel_sql.server.http.app import ROUTES
+from kestrel_sql.server.http.app import ENDPOINTS
 from kestrel_sql.server.memory.backend import MemoryBackend
 from kestrel_sql.server.open import ServerSettings, memory_server
 from kestrel_sql.server.service import State
 from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Session
+from tests.endpoints import examples
 from tests.engine.server.servers import http, ksql, sparkless_server
 
 ORDERS = (
@@ -49,27 +51,13 @@ def url() -> Iterator[str]:
         yield running.url
 
 
+EXAMPLES = [each for endpoint in ENDPOINTS for each in examples(endpoint)]
+
 ANSWERS: list[tuple[str, str, Any, int]] = [
-    ("GET", "/", None, 307),
-    ("POST", "/ksql", {"ksql": "LIST STREAMS;"}, 200),
     ("POST", "/ksql", {"ksql": "", "nobody": "knows this"}, 200),
-    ("POST", "/query", {"ksql": SELECT}, 200),
-    ("POST", "/query-stream", {"sql": SELECT}, 200),
-    ("GET", "/info", None, 200),
     ("GET", "/info", {}, 200),
-    ("GET", "/healthcheck", None, 200),
-    ("GET", "/v1/metadata", None, 200),
-    ("GET", "/v1/metadata/id", None, 200),
-    ("GET", "/status", None, 200),
-    ("GET", "/status/stream/`ORDERS`/create", None, 200),
     ("GET", "/status/stream%2F%60ORDERS%60%2Fcreate", None, 200),
     ("GET", "/is_valid_property/ksql.streams.auto.offset.reset", None, 200),
-    ("GET", "/chc/ready", None, 200),
-    ("GET", "/chc/live", None, 200),
-    ("GET", "/metrics", None, 200),
-    ("GET", "/ui", None, 200),
-    ("GET", "/ui/page.js", None, 200),
-    ("GET", "/ui/data", None, 200),
 ]
 
 ERRORS: list[tuple[str, str, Any, int, int, str]] = [
@@ -141,17 +129,9 @@ ERRORS: list[tuple[str, str, Any, int, int, str]] = [
 LIMIT = "ksql.query.persistent.active.limit"
 
 
-OFFERED = [
-    *((method, path) for method, path, *_ in [*ANSWERS, *ERRORS]),
-    ("POST", "/ksql/terminate"),
-    ("POST", "/inserts-stream"),
-    ("GET", "/ws/query"),
-]
-"""What tests ask; those without a line above have tests of their own."""
-
 SPEC = {
     "GET": [
-        *("/", "/info", "/healthcheck", "/clusterStatus", "/v1/metadata", "/v1/metadata/id", "/status", "/ws/query"),
+        *("/", "/info", "/healthcheck", "/clusterStatus", "/v1/metadata", "/v1/metadata/id", "/status"),
         *("/status/stream/`ORDERS`/create", "/is_valid_property/ksql.service.id", "/chc/ready", "/chc/live"),
     ],
     "POST": [
@@ -162,8 +142,14 @@ SPEC = {
 """The endpoints of ksqlDB's API."""
 
 
-def test_every_endpoint_of_ksqldb_is_asked() -> None:
-    assert [(method, path) for method, paths in SPEC.items() for path in paths if (method, path) not in OFFERED] == []
+def test_every_endpoint_of_ksqldb_is_offered() -> None:
+    routes = [route for endpoint in ENDPOINTS for route in endpoint.routes() if isinstance(route, Route)]
+    asked = [(method, path) for method, paths in SPEC.items() for path in paths]
+    assert [
+        (method, path)
+        for method, path in asked
+        if not any(method in (route.methods or ()) and route.path_regex.match(path) for route in routes)
+    ] == []
 
 
 @pytest.mark.rules("R4.1")
@@ -173,9 +159,29 @@ def test_every_error_code_is_sent_by_a_test(name: str) -> None:
     assert re.search(rf"\b{getattr(errors, name)}\b", tests)
 
 
-def test_every_route_is_asked() -> None:
-    asked = {path for _, path, *_ in [*ANSWERS, *ERRORS]} | {"/ws/query"}
-    assert [route.path for route in ROUTES if not any(route.path_regex.match(path) for path in asked)] == []
+def test_every_path_has_an_example() -> None:
+    for endpoint in ENDPOINTS:
+        asked = [(each.method, each.path.partition("?")[0]) for each in examples(endpoint)]
+        for route in endpoint.routes():
+            assert isinstance(route, Route | WebSocketRoute)
+            assert any(method == endpoint.method and route.path_regex.match(path) for method, path in asked), route.path
+
+
+@pytest.mark.rules("R3.1", "R3.2")
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_an_example_is_answered_as_it_says(version: str) -> None:
+    with sparkless_server() as running, httpx.Client(http1=version == "1.1", http2=version == "2") as client:
+        ksql(running.url, ORDERS)
+        # The one that ends the service comes last.
+        for each in sorted(EXAMPLES, key=lambda each: "terminate" in each.path):
+            if each.method == "WS":
+                with connect(f"{running.url.replace('http', 'ws')}{each.path}") as socket:
+                    assert socket.response is not None
+                    assert socket.response.status_code == each.status
+                continue
+            status = 400 if each.path == "/inserts-stream" and version == "1.1" else each.status
+            answer = client.request(each.method, running.url + each.path, content=each.body)
+            assert answer.status_code == status, each
 
 
 def request(url: str, method: str, path: str, body: Any) -> httpx.Response:

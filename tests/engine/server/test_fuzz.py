@@ -16,32 +16,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kestrel_sql.server.http.app import ENDPOINTS
 from kestrel_sql.server.open import Running
+from tests.endpoints import examples
 from tests.engine.server.servers import http, ksql, sparkless_server
 from tests.fuzz import wire
 
 SHARE = 1_500
 WHOLE = 100_000
 
-PATHS = [
-    "/ksql",
-    "/query",
-    "/query-stream",
-    "/inserts-stream",
-    "/close-query",
-    "/ksql/terminate/x",
-    "/info",
-    "/status/a/b/c",
-]
-PATHS += [
-    "/is_valid_property/auto.offset.reset",
-    "/ui",
-    "/ui/../x",
-    "/metrics",
-    "/ws/query",
-    "/heartbeat",
-    "/v1/metadata",
-]
+PATHS = ["/ksql/terminate/x", "/status/a/b/c", "/ui/../x"]
+PATHS += [each.path for endpoint in ENDPOINTS for each in examples(endpoint) if each.path != "/ksql/terminate"]
 BODIES = [
     {"ksql": "LIST STREAMS;", "streamsProperties": {"auto.offset.reset": "earliest"}, "commandSequenceNumber": -1},
     {"ksql": "CREATE STREAM f (id INT KEY, v STRING) WITH (KAFKA_TOPIC='f', VALUE_FORMAT='JSON', PARTITIONS=1);"},

@@ -8,6 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from kestrel_sql.server.errors import SERVER_ERROR, ApiError
 from kestrel_sql.server.http.answers import json_answer
 from kestrel_sql.server.http.context import context_of
+from kestrel_sql.server.http.endpoint import endpoint
 from kestrel_sql.server.service import State
 from kestrel_sql.server.serving.service import Service
 
@@ -15,14 +16,22 @@ VERSION = "0.29.0"
 """The release of ksqlDB whose API this is; clients refuse to talk to one that is too old."""
 
 
+@endpoint("GET", "/", rule="R3")
 async def root(http: HttpRequest) -> Response:
-    """Send a browser to the page, everybody else to `/info`."""
+    """Sends a browser to `/ui`, everybody else to `/info`.
+
+    Example: GET / -> 307
+    """
     wants_html = "text/html" in http.headers.get("accept", "")
     return RedirectResponse("/ui" if wants_html else "/info", 307)
 
 
+@endpoint("GET", "/info", rule="R11", only_json=True)
 async def info(http: HttpRequest) -> Response:
-    """Answer `GET /info`."""
+    """The release of the API, the ids of the cluster and of the service, and the status of the server.
+
+    Example: GET /info -> 200
+    """
     service = context_of(http).service
     state = State.RUNNING if service.state is State.STARTING else service.state
     content = {
@@ -34,8 +43,12 @@ async def info(http: HttpRequest) -> Response:
     return json_answer({"KsqlServerInfo": content})
 
 
+@endpoint("GET", "/healthcheck", rule="R11", needs_credentials=False, only_json=True)
 async def healthcheck(http: HttpRequest) -> Response:
-    """Answer `GET /healthcheck`."""
+    """Whether the server is well.
+
+    Example: GET /healthcheck -> 200
+    """
     service = context_of(http).service
     well = service.state in (State.STARTING, State.RUNNING)
     parts = {name: {"isHealthy": well} for name in ("metastore", "kafka", "commandRunner")}
@@ -47,13 +60,21 @@ def _server_state(service: Service) -> str:
     return "READY" if state in (State.STARTING, State.RUNNING) else str(state.value)
 
 
+@endpoint("GET", "/v1/metadata", rule="R11", needs_credentials=False)
 async def metadata(http: HttpRequest) -> Response:
-    """Answer `GET /v1/metadata`."""
+    """The release of the API, and the ids of the cluster and of the service.
+
+    Example: GET /v1/metadata -> 200
+    """
     return json_answer({"version": VERSION, "clusterId": _cluster_id(context_of(http).service)})
 
 
+@endpoint("GET", "/v1/metadata/id", rule="R11", needs_credentials=False)
 async def metadata_id(http: HttpRequest) -> Response:
-    """Answer `GET /v1/metadata/id`."""
+    """The ids of the cluster and of the service.
+
+    Example: GET /v1/metadata/id -> 200
+    """
     return json_answer(_cluster_id(context_of(http).service))
 
 
@@ -62,22 +83,41 @@ def _cluster_id(service: Service) -> dict[str, object]:
     return {"id": "", "scope": {"path": [], "clusters": clusters}}
 
 
+@endpoint("GET", "/clusterStatus", rule="R11", only_json=True)
 async def cluster_status(http: HttpRequest) -> Response:
-    """Answer `GET /clusterStatus` as a server without heartbeats does."""
+    """Not offered: there is one server.
+
+    Example: GET /clusterStatus -> 404
+    """
     raise ApiError(40400, "Heartbeats between servers are not enabled: this is the only server")
 
 
+@endpoint("POST", "/heartbeat", "/lag", rule="R11")
 async def refuse_internal(http: HttpRequest) -> Response:
-    """Answer `/heartbeat` and `/lag`, which servers send each other."""
+    """Not offered: the servers of a cluster would send it each other.
+
+    Example: POST /heartbeat {"hostInfo": "h:1", "timestamp": 1} -> 400
+    Example: POST /lag {"ksqlHost": "h:1", "hostStoreLags": {}} -> 400
+    """
     raise ApiError(SERVER_ERROR, "This endpoint is for other servers of a cluster; there is none", status=400)
 
 
+@endpoint("GET", "/is_valid_property/{name}", rule="R8", only_json=True)
 async def is_valid_property(http: HttpRequest) -> Response:
-    """Answer `GET /is_valid_property/{name}`."""
+    """Whether a request may set a property.
+
+    Example: GET /is_valid_property/auto.offset.reset -> 200
+    Example: GET /is_valid_property/ksql.service.id -> 400
+    """
     context_of(http).service.check_property(http.path_params["name"])
     return json_answer(True)
 
 
+@endpoint("GET", "/chc/ready", "/chc/live", rule="R11", needs_credentials=False)
 async def alive(http: HttpRequest) -> Response:
-    """Answer `/chc/live` and `/chc/ready`."""
+    """That the server answers.
+
+    Example: GET /chc/ready -> 200
+    Example: GET /chc/live -> 200
+    """
     return json_answer({})

@@ -12,6 +12,7 @@ from kestrel_sql.server.errors import BAD_REQUEST, HTTP2_REQUIRED, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
 from kestrel_sql.server.http.bodies import object_of, parsed_as, read_lines
 from kestrel_sql.server.http.context import context_of, principal_of
+from kestrel_sql.server.http.endpoint import endpoint
 from kestrel_sql.server.http.framing import DELIMITED, JSON, QUERY_STREAM, Framing, negotiate
 from kestrel_sql.server.json_values import write_json
 from kestrel_sql.server.service import Handed
@@ -24,8 +25,12 @@ _IN_FLIGHT = 8
 """How many batches of rows may be on their way to the broker; a batch is what came in one piece, 16 KiB at most."""
 
 
+@endpoint("POST", "/inserts-stream", rule="R10")
 async def inserts_stream(http: HttpRequest) -> Response:
-    """Answer `POST /inserts-stream`."""
+    """An acknowledgement for each row, in order, while rows are sent; over HTTP/2 only.
+
+    Example: POST /inserts-stream {"target": "ORDERS"} -> 200
+    """
     context = context_of(http)
     if not http.scope["http_version"].startswith("2"):
         raise ApiError(HTTP2_REQUIRED, "This endpoint is only available when using HTTP2")

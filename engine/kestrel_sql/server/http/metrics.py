@@ -11,14 +11,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from kestrel_sql.queries.metrics import process_metrics, query_metrics, registry_of
-from kestrel_sql.server.http.context import Context, context_of, principal_of
+from kestrel_sql.server.http.context import Context, context_of
+from kestrel_sql.server.http.endpoint import endpoint
 from kestrel_sql.server.service import State
 
 
+@endpoint("GET", "/metrics", role="read")
 async def metrics(http: HttpRequest) -> Response:
-    """Answer `GET /metrics`."""
+    """Figures for Prometheus.
+
+    Example: GET /metrics -> 200
+    """
     context = context_of(http)
-    context.access.require(principal_of(http), "read")
     # The figures of a thousand queries take 0.1 s to be written.
     text = await asyncio.to_thread(generate_latest, registry_of(lambda: _collect(context)))
     return Response(text, media_type=CONTENT_TYPE_LATEST)

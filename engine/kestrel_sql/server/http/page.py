@@ -15,6 +15,7 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.answers import json_answer
 from kestrel_sql.server.http.context import context_of, principal_of
+from kestrel_sql.server.http.endpoint import endpoint
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".txt": "text/plain"}
 
@@ -29,21 +30,13 @@ _HEADERS = {
 }
 
 
-async def page(http: HttpRequest) -> Response:
-    """Answer `GET /ui` and its files."""
-    name = http.path_params.get("file", "index.html")
-    found = next((each for each in files("kestrel_sql.server.ui").iterdir() if each.name == name), None)
-    kind = _TYPES.get(PurePath(name).suffix)
-    if found is None or kind is None:
-        raise ApiError(40400, "No such file")
-    return Response(found.read_bytes(), 200, _HEADERS, f"{kind}; charset=utf-8")
-
-
+@endpoint("GET", "/ui/data", role="read")
 async def page_data(http: HttpRequest) -> Response:
-    """Answer `GET /ui/data`: figures and sources."""
-    context = context_of(http)
-    user = principal_of(http)
-    context.access.require(user, "read")
+    """What the page shows: figures and sources.
+
+    Example: GET /ui/data -> 200
+    """
+    context, user = context_of(http), principal_of(http)
     service, history = context.service, context.history.of_all()
 
     def content() -> Response:
@@ -54,11 +47,29 @@ async def page_data(http: HttpRequest) -> Response:
     return await asyncio.to_thread(content)
 
 
+@endpoint("GET", "/ui/plan/{query}", role="read")
 async def page_plan(http: HttpRequest) -> Response:
-    """Answer `GET /ui/plan/{query}`: the steps of a persistent query."""
-    context = context_of(http)
-    context.access.require(principal_of(http), "read")
-    return json_answer(await context.service.plan(http.path_params["query"]))
+    """The steps of a persistent query.
+
+    Example: GET /ui/plan/NOBODY -> 404
+    """
+    return json_answer(await context_of(http).service.plan(http.path_params["query"]))
+
+
+@endpoint("GET", "/ui", "/ui/{file}")
+async def page(http: HttpRequest) -> Response:
+    """The page, and its files.
+
+    Example: GET /ui -> 200
+    Example: GET /ui/page.js -> 200
+    Example: GET /ui/nothing.js -> 404
+    """
+    name = http.path_params.get("file", "index.html")
+    found = next((each for each in files("kestrel_sql.server.ui").iterdir() if each.name == name), None)
+    kind = _TYPES.get(PurePath(name).suffix)
+    if found is None or kind is None:
+        raise ApiError(40400, "No such file")
+    return Response(found.read_bytes(), 200, _HEADERS, f"{kind}; charset=utf-8")
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kestrel_sql.server.errors import BAD_REQUEST, ApiError
 from kestrel_sql.server.http.answers import StreamAnswer
 from kestrel_sql.server.http.bodies import ksql_request, query_request, read_as, read_object
 from kestrel_sql.server.http.context import Context, context_of
+from kestrel_sql.server.http.endpoint import endpoint
 from kestrel_sql.server.http.framing import DELIMITED, QUERY, QUERY_STREAM, Frame, Framing, frame_of, negotiate
 from kestrel_sql.server.service import PrintedTopic, Request, RowStream, is_record
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -25,8 +26,12 @@ _ONE_BY_ONE = 100
 """Up to how many rows of a batch come in a frame each, as ksqlDB sends them: ksqldb-js parses frame by frame."""
 
 
+@endpoint("POST", "/query", rule="R9")
 async def query(http: HttpRequest) -> Response:
-    """Answer `POST /query`: one SELECT or PRINT."""
+    """The rows of one SELECT or PRINT; `Accept` chooses the framing.
+
+    Example: POST /query {"ksql": "SELECT * FROM ORDERS LIMIT 0;"} -> 200
+    """
     context = context_of(http)
     request = await read_as(ksql_request, http, context.limits)
     if not request.text.strip():
@@ -40,8 +45,12 @@ async def query(http: HttpRequest) -> Response:
     return await _answer(context, http, request, parsed, framing, last=b"]\n")
 
 
+@endpoint("POST", "/query-stream", rule="R9")
 async def query_stream(http: HttpRequest) -> Response:
-    """Answer `POST /query-stream`: one SELECT or PRINT."""
+    """The rows of one SELECT or PRINT; `Accept` chooses the framing.
+
+    Example: POST /query-stream {"sql": "SELECT * FROM ORDERS LIMIT 0;"} -> 200
+    """
     context = context_of(http)
     framing = _framing(http, QUERY_STREAM, absent=Framing.DELIMITED)
     request = await read_as(query_request, http, context.limits)
@@ -58,8 +67,12 @@ async def query_stream(http: HttpRequest) -> Response:
         raise
 
 
+@endpoint("POST", "/close-query", rule="R10")
 async def close_query(http: HttpRequest) -> Response:
-    """Answer `POST /close-query`."""
+    """Ends a push query.
+
+    Example: POST /close-query {"queryId": "nobody"} -> 400
+    """
     context = context_of(http)
     query_id = (await read_object(http, context.limits)).get("queryId")
     if not isinstance(query_id, str):

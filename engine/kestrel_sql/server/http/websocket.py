@@ -13,6 +13,7 @@ from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.server.errors import ApiError
 from kestrel_sql.server.http.bodies import ksql_request, parse_object
 from kestrel_sql.server.http.context import context_of
+from kestrel_sql.server.http.endpoint import websocket
 from kestrel_sql.server.json_values import row_writer, write_json
 from kestrel_sql.server.service import PrintedTopic, RowStream, is_record
 from kestrel_sql.sql.nodes.admin import PrintTopic
@@ -24,8 +25,12 @@ _REASON_BYTES = 123
 _LIFETIME_S = 3600.0
 
 
+@websocket("/ws/query", rule="R12")
 async def ws_query(socket: WebSocket) -> None:
-    """Answer `GET /ws/query?request=…`: the fields, then one frame a row."""
+    """A query over a websocket: the fields, then a frame for each row.
+
+    Example: WS /ws/query?request=%7B%22ksql%22:%22SELECT%20*%20FROM%20ORDERS%20LIMIT%200;%22%7D -> 101
+    """
     await socket.accept()
     context = context_of(socket)
     try:

@@ -13,9 +13,6 @@ from kestrel_sql.server.errors import BAD_REQUEST, FORBIDDEN, UNAUTHORIZED, ApiE
 from kestrel_sql.server.json_values import write_json
 from kestrel_sql.server.security.access import EVERYBODY, Principal
 
-OPEN_PATHS = frozenset({"/healthcheck", "/v1/metadata", "/v1/metadata/id", "/chc/ready", "/chc/live"})
-"""What needs no credentials."""
-
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _CORS_METHODS = "GET, POST, HEAD"
 _CORS_HEADERS = "X-Requested-With, Content-Type, Accept, Origin, Authorization"
@@ -34,6 +31,8 @@ class Gate:
     """
 
     app: ASGIApp
+    open_paths: frozenset[str]
+    """What needs no credentials."""
     authenticate: Authenticate | None = None
     origins: tuple[str, ...] = ()
     local_only: bool = True
@@ -75,7 +74,7 @@ class Gate:
         raise ApiError(FORBIDDEN, "CORS Rejected - Invalid origin: --cors-origin names those that may call")
 
     async def _principal(self, headers: Headers, path: str) -> Principal:
-        if self.authenticate is None or path in OPEN_PATHS:
+        if self.authenticate is None or path in self.open_paths:
             return EVERYBODY if self.authenticate is None else Principal("anonymous")
         found = await self.authenticate(headers.get("authorization", ""))
         if found is None:
