@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.arrow.types import to_arrow
-from kestrel_sql.arrow.values import from_arrow_value, to_arrow_value
+from kestrel_sql.arrow.values import to_arrow_value
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import table
 from kestrel_sql.formats.bulk.codec import NotPlainError
@@ -142,12 +143,8 @@ def _odd_object(rng: random.Random, spec: SerdeSpec) -> bytes:
     return ("{" + ",".join(members) + "}").encode()
 
 
-def _rows(arrays: Sequence[pa.Array], spec: SerdeSpec) -> list[str]:
-    converts = [from_arrow_value(column.type) for column in spec.columns]
-    columns = [
-        a.to_pylist() if c is None else [c(v) for v in a.to_pylist()] for a, c in zip(arrays, converts, strict=True)
-    ]
-    return [repr(row) for row in zip(*columns, strict=True)]
+def _rows(arrays: Sequence[pa.Array]) -> list[str]:
+    return [repr(row) for row in zip(*map(to_list, arrays), strict=True)]
 
 
 def _one(decode: Decoder, data: bytes) -> tuple[Any, ...] | str:
@@ -170,19 +167,18 @@ def decoded(spec: SerdeSpec, decode: Decoder, bulk: BulkDecoder | None, data: Se
     except (NotPlainError, pa.ArrowException):
         return None
     expected = [row if isinstance(row, str) else repr(row) for row in singly]
-    found = _rows(read, spec)
+    found = _rows(read)
     return None if found == expected else f"{shown(spec)} reads {list(data)!r} in bulk as {found}, singly as {expected}"
 
 
 def _misfit(spec: SerdeSpec, row: Sequence[Any]) -> str | None:
     """Say why the row is not equal after its way through Arrow, if it is not."""
     for column, given in zip(spec.columns, row, strict=True):
-        convert, back = to_arrow_value(column.type), from_arrow_value(column.type)
+        convert = to_arrow_value(column.type)
         try:
-            (read,) = pa.array([given if convert is None else convert(given)], to_arrow(column.type)).to_pylist()
+            (read,) = to_list(pa.array([given if convert is None else convert(given)], to_arrow(column.type)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
             return f"{type(error).__name__}: {error}"
-        read = read if back is None or read is None else back(read)
         if repr(read) != repr(given):
             return f"{column} is {read!r} after Arrow"
     return None

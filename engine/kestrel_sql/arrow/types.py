@@ -13,20 +13,10 @@ from typing import assert_never
 import pyarrow as pa
 
 from kestrel_sql.errors import UnsupportedError
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.carried import is_carried, is_wide
 from kestrel_sql.types.own_scales import with_own_scales
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import (
-    Array,
-    Base,
-    Decimal,
-    Field,
-    Map,
-    NamedType,
-    Primitive,
-    SqlType,
-    Struct,
-)
 
 CARRIER, DIGITS = "_", "digits"
 """The fields of carried values, which no schema, message or answer has."""
@@ -36,48 +26,48 @@ _EMPTY = pa.struct([pa.field(CARRIER, pa.int8())])
 _WIDE = pa.struct([pa.field(CARRIER, pa.int8()), pa.field(DIGITS, pa.string())])
 
 _ARROW = {
-    Base.BOOLEAN: pa.bool_(),
-    Base.INTEGER: pa.int32(),
-    Base.BIGINT: pa.int64(),
-    Base.DOUBLE: pa.float64(),
-    Base.STRING: pa.string(),
-    Base.BYTES: pa.binary(),
-    Base.TIME: pa.int32(),
-    Base.DATE: pa.int32(),
-    Base.TIMESTAMP: pa.int64(),
+    t.Base.BOOLEAN: pa.bool_(),
+    t.Base.INTEGER: pa.int32(),
+    t.Base.BIGINT: pa.int64(),
+    t.Base.DOUBLE: pa.float64(),
+    t.Base.STRING: pa.string(),
+    t.Base.BYTES: pa.binary(),
+    t.Base.TIME: pa.int32(),
+    t.Base.DATE: pa.int32(),
+    t.Base.TIMESTAMP: pa.int64(),
 }
 
 
-def to_arrow(sql_type: SqlType | None) -> pa.DataType:
+def to_arrow(sql_type: t.SqlType | None) -> pa.DataType:
     """Return a type as an Arrow type."""
     match sql_type:
         case None:
             return pa.string()
-        case Primitive(base):
+        case t.Primitive(base):
             return _ARROW[base]
-        case Decimal(precision, scale):
+        case t.Decimal(precision, scale):
             return _WIDE if is_wide(sql_type) else pa.decimal128(precision, scale)
-        case Array(item):
+        case t.Array(item):
             return pa.list_(to_arrow(item))
-        case Map(key, value):
+        case t.Map(key, value):
             return pa.map_(to_arrow(key), to_arrow(value))
-        case Struct(()):
+        case t.Struct(()):
             return _EMPTY
-        case Struct(fields):
+        case t.Struct(fields):
             return pa.struct([pa.field(f.name, to_arrow(f.type)) for f in fields])
-        case NamedType(unresolved):
+        case t.NamedType(unresolved):
             raise UnsupportedError(f"type {unresolved} was never resolved")
         case _:
             assert_never(sql_type)
 
 
-def to_plain_arrow(sql_type: SqlType) -> pa.DataType | None:
+def to_plain_arrow(sql_type: t.SqlType) -> pa.DataType | None:
     """Return the type of the arrays with which expressions compute; None if one of its values is carried."""
     plain = with_own_scales(sql_type, False)
     return None if is_carried(plain) else to_arrow(plain)
 
 
-def in_form_of(array: pa.Array, sql_type: SqlType | None) -> pa.Array | None:
+def in_form_of(array: pa.Array, sql_type: t.SqlType | None) -> pa.Array | None:
     """Return an array that was computed in the form of a type; None if that takes its values."""
     wanted = to_arrow(sql_type)
     if array.type == wanted:
@@ -101,4 +91,4 @@ def carries(kind: pa.DataType) -> bool:
 
 def arrow_struct(columns: Iterable[Column]) -> pa.DataType:
     """Return the Arrow struct type of a row of `columns`."""
-    return to_arrow(Struct(tuple(Field(column.name, column.type) for column in columns)))
+    return to_arrow(t.Struct(tuple(t.Field(column.name, column.type) for column in columns)))

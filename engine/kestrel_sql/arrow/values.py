@@ -1,4 +1,4 @@
-"""Converts Python values to the form of Arrow and Spark rows, and back."""
+"""Converts Python values to the form of Arrow and Spark rows."""
 
 from __future__ import annotations
 
@@ -60,31 +60,9 @@ def to_arrow_value(sql_type: SqlType) -> Convert | None:
             return None
 
 
-def from_arrow_value(sql_type: SqlType | None) -> Convert | None:
-    """Return the conversion of a value from Arrow; None if it needs none."""
-    match sql_type:
-        case Decimal() if is_wide(sql_type):
-            return _lifted(uncarried)
-        case Map(key, value):
-            of_key, of_value = from_arrow_value(key) or _same, from_arrow_value(value) or _same
-            return _lifted(lambda pairs: {of_key(k): of_value(v) for k, v in pairs})
-        case Array(item):
-            inner = from_arrow_value(item)
-            return None if inner is None else _lifted(lambda items: [inner(v) for v in items])
-        case Struct(()):
-            return _lifted(uncarried)
-        case Struct(fields):
-            inners = {f.name: from_arrow_value(f.type) for f in fields}
-            if not any(inners.values()):
-                return None
-            return _lifted(lambda row: {k: v if (c := inners[k]) is None else c(v) for k, v in row.items()})
-        case _:
-            return None
-
-
-def row_converter(columns: Sequence[Column], of: Callable[[SqlType], Convert | None]) -> Convert:
-    """Return the conversion of a row in column order; None stays None."""
-    converts = [of(column.type) for column in columns]
+def row_converter(columns: Sequence[Column]) -> Convert:
+    """Return the conversion of a row in column order for Arrow; None stays None."""
+    converts = [to_arrow_value(column.type) for column in columns]
     if not any(converts):
         return _lifted(tuple)
     return _lifted(lambda row: tuple(v if c is None else c(v) for c, v in zip(converts, row, strict=True)))

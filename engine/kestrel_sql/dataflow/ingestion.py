@@ -23,7 +23,6 @@ _LATEST = 8_210_266_876_799_999
 """The latest timestamp (ms) of Materialize: 31 December 262142."""
 
 Header = Mapping[str, Any]
-Struct = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

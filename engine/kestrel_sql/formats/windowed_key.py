@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
 from kestrel_sql.errors import SerdeError
-from kestrel_sql.formats.serde import Decoder, Encoder, Row
 from kestrel_sql.plan.step import WindowInfo, WindowType
 
 Window = tuple[int, int]
 """Start and end in ms."""
 
-WindowedDecoder = Callable[[bytes | None], tuple[Row | None, Window] | None]
-WindowedEncoder = Callable[[Row | None, Window], bytes | None]
 
 _TIME = struct.Struct(">q")
 _SESSION = struct.Struct(">qq")
@@ -59,25 +55,3 @@ def join(data: bytes, bounds: Window, window: WindowInfo) -> bytes:
         return data + (_SESSION.pack(end, start) if window.type is WindowType.SESSION else _TIME.pack(start))
     except struct.error as error:
         raise SerdeError(f"Error serializing windowed key: {error}") from error
-
-
-def decoder(decode: Decoder, window: WindowInfo) -> WindowedDecoder:
-    """Return a decoder of windowed keys, based on a decoder of bare keys; null bytes become None."""
-
-    def decode_windowed(data: bytes | None) -> tuple[Row | None, Window] | None:
-        if data is None:
-            return None
-        inner, bounds = split(data, window)
-        return decode(inner), bounds
-
-    return decode_windowed
-
-
-def encoder(encode: Encoder, window: WindowInfo) -> WindowedEncoder:
-    """Return an encoder of windowed keys, based on an encoder of bare keys; a null key becomes null bytes."""
-
-    def encode_windowed(row: Row | None, bounds: Window) -> bytes | None:
-        data = encode(row)
-        return None if data is None else join(data, bounds, window)
-
-    return encode_windowed

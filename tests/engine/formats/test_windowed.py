@@ -6,10 +6,8 @@ import pytest
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats import windowed_key as windowed
 from kestrel_sql.formats.bulk.codec import NotPlainError
-from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.formats.windowed_columns import join_all
 from kestrel_sql.plan.step import WindowInfo, WindowType
-from tests.engine.formats.samples import spec
 
 TIME = WindowInfo(WindowType.TUMBLING, size_ms=10)
 SESSION = WindowInfo(WindowType.SESSION)
@@ -17,18 +15,16 @@ SESSION = WindowInfo(WindowType.SESSION)
 
 @pytest.mark.rules("F5.1")
 def test_time_keys_carry_their_start() -> None:
-    key = spec("KAFKA", "K STRING")
-    data = windowed.encoder(encoder(key), TIME)(("a",), (1000, 1010))
+    data = windowed.join(b"a", (1000, 1010), TIME)
     assert data == b"a" + (1000).to_bytes(8, "big")
-    assert windowed.decoder(decoder(key), TIME)(data) == (("a",), (1000, 1010))
+    assert windowed.split(data, TIME) == (b"a", (1000, 1010))
 
 
 @pytest.mark.rules("F5.2")
 def test_session_keys_carry_end_then_start() -> None:
-    key = spec("KAFKA", "K STRING")
-    data = windowed.encoder(encoder(key), SESSION)(("a",), (1, 2))
+    data = windowed.join(b"a", (1, 2), SESSION)
     assert data == b"a" + (2).to_bytes(8, "big") + (1).to_bytes(8, "big")
-    assert windowed.decoder(decoder(key), SESSION)(data) == (("a",), (1, 2))
+    assert windowed.split(data, SESSION) == (b"a", (1, 2))
 
 
 @pytest.mark.parametrize("window", [TIME, SESSION])
@@ -48,9 +44,6 @@ def test_a_column_of_keys_without_a_bound_is_not_plain() -> None:
         join_all(pa.array([b"a"]), pa.array([None], pa.int64()), pa.array([1], pa.int64()), TIME)
 
 
-def test_nulls_and_short_keys() -> None:
-    key = spec("KAFKA", "K STRING")
-    assert windowed.encoder(encoder(key), TIME)(None, (0, 10)) is None
-    assert windowed.decoder(decoder(key), TIME)(None) is None
+def test_a_key_that_cannot_hold_a_window_is_an_error() -> None:
     with pytest.raises(SerdeError):
-        windowed.decoder(decoder(key), SESSION)(b"short")
+        windowed.split(b"short", SESSION)

@@ -5,38 +5,22 @@ from __future__ import annotations
 from kestrel_sql.errors import RegistryError
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.serde import Side
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column, Role
-from kestrel_sql.types.sql_types import (
-    BIGINT,
-    BOOLEAN,
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGER,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    Array,
-    Decimal,
-    Field,
-    Map,
-    SqlType,
-    Struct,
-)
 
-_PRIMITIVE: dict[Kind, SqlType] = {
-    Kind.BOOLEAN: BOOLEAN,
-    Kind.INT8: INTEGER,
-    Kind.INT16: INTEGER,
-    Kind.INT32: INTEGER,
-    Kind.INT64: BIGINT,
-    Kind.FLOAT32: DOUBLE,
-    Kind.FLOAT64: DOUBLE,
-    Kind.STRING: STRING,
-    Kind.BYTES: BYTES,
-    Kind.DATE: DATE,
-    Kind.TIME: TIME,
-    Kind.TIMESTAMP: TIMESTAMP,
+_PRIMITIVE: dict[Kind, t.SqlType] = {
+    Kind.BOOLEAN: t.BOOLEAN,
+    Kind.INT8: t.INTEGER,
+    Kind.INT16: t.INTEGER,
+    Kind.INT32: t.INTEGER,
+    Kind.INT64: t.BIGINT,
+    Kind.FLOAT32: t.DOUBLE,
+    Kind.FLOAT64: t.DOUBLE,
+    Kind.STRING: t.STRING,
+    Kind.BYTES: t.BYTES,
+    Kind.DATE: t.DATE,
+    Kind.TIME: t.TIME,
+    Kind.TIMESTAMP: t.TIMESTAMP,
 }
 _MAP_KEYS = frozenset({Kind.BOOLEAN, Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.STRING})
 
@@ -69,27 +53,27 @@ def columns_of_schema(schema: ConnectSchema, side: Side, *, unwrapped: bool, kee
     return columns
 
 
-def _fields(schema: ConnectSchema, keep_case: bool) -> tuple[Field, ...]:
+def _fields(schema: ConnectSchema, keep_case: bool) -> tuple[t.Field, ...]:
     typed = ((field.name, type_of(field.schema, keep_case)) for field in schema.fields)
     return tuple(
-        Field(name if keep_case else name.upper(), sql_type) for name, sql_type in typed if sql_type is not None
+        t.Field(name if keep_case else name.upper(), sql_type) for name, sql_type in typed if sql_type is not None
     )
 
 
-def type_of(schema: ConnectSchema, keep_case: bool) -> SqlType | None:
+def type_of(schema: ConnectSchema, keep_case: bool) -> t.SqlType | None:
     """Return the SQL type of a schema, or None if there is none."""
     match schema.kind:
         case Kind.DECIMAL:
-            return Decimal(schema.precision, schema.scale)
+            return t.Decimal(schema.precision, schema.scale)
         case Kind.ARRAY:
             item = type_of(schema.only_item, keep_case)
-            return None if item is None else Array(item)
+            return None if item is None else t.Array(item)
         case Kind.MAP:
             value = type_of(schema.only_item, keep_case)
             supported = schema.key is None or schema.key.kind in _MAP_KEYS
-            return Map(STRING, value) if supported and value is not None else None
+            return t.Map(t.STRING, value) if supported and value is not None else None
         case Kind.STRUCT:
             fields = _fields(schema, keep_case)
-            return Struct(fields) if fields else None
+            return t.Struct(fields) if fields else None
         case kind:
             return _PRIMITIVE[kind]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, assert_never
+from typing import Any
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
 
 
 class Kind(Enum):
@@ -92,51 +91,3 @@ def simple(kind: Kind) -> ConnectSchema:
 def struct_of(fields: Iterable[tuple[str, ConnectSchema]]) -> ConnectSchema:
     """Return a required STRUCT."""
     return ConnectSchema(Kind.STRUCT, fields=tuple(ConnectField(name, schema) for name, schema in fields))
-
-
-_OF_BASE = {
-    Base.BOOLEAN: Kind.BOOLEAN,
-    Base.INTEGER: Kind.INT32,
-    Base.BIGINT: Kind.INT64,
-    Base.DOUBLE: Kind.FLOAT64,
-    Base.STRING: Kind.STRING,
-    Base.BYTES: Kind.BYTES,
-    Base.TIME: Kind.TIME,
-    Base.DATE: Kind.DATE,
-    Base.TIMESTAMP: Kind.TIMESTAMP,
-}
-
-
-def of_type(sql_type: SqlType, format_name: str) -> ConnectSchema:
-    """Return the optional schema of a SQL type.
-
-    Raises:
-        FormatError: a MAP has keys other than STRING.
-    """
-    match sql_type:
-        case Primitive(base):
-            return ConnectSchema(_OF_BASE[base], optional=True)
-        case Decimal(precision, scale):
-            return ConnectSchema(Kind.DECIMAL, optional=True, precision=precision, scale=scale)
-        case Array(item):
-            return ConnectSchema(Kind.ARRAY, optional=True, item=of_type(item, format_name))
-        case Map(key, value):
-            if key != STRING:
-                raise FormatError(f"{_MAP_MESSAGES.get(format_name, format_name)} MAP types with STRING keys")
-            return ConnectSchema(
-                Kind.MAP, optional=True, key=of_type(key, format_name), item=of_type(value, format_name)
-            )
-        case Struct(fields):
-            return struct_of((field.name, of_type(field.type, format_name)) for field in fields).as_optional()
-        case NamedType(name):
-            raise FormatError(f"Cannot resolve unknown type: {name}")
-        case other:
-            assert_never(other)
-
-
-_MAP_MESSAGES = {
-    "AVRO": "Avro only supports",
-    "JSON_SR": "JSON only supports",
-    "PROTOBUF": "PROTOBUF format only supports",
-    "PROTOBUF_NOSR": "PROTOBUF format only supports",
-}

@@ -11,20 +11,8 @@ from typing import Any, assert_never
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.json import text as json_text
 from kestrel_sql.formats.serde import ConversionError, Decoder, Row, SerdeSpec, guard_decoder
+from kestrel_sql.java import numbers
 from kestrel_sql.java.hash_order import java_hash_order
-from kestrel_sql.java.numbers import (
-    INT_MAX,
-    INT_MIN,
-    LONG_MAX,
-    LONG_MIN,
-    fit_decimal,
-    parse_decimal,
-    parse_double,
-    parse_int,
-    parse_long,
-    truncate_decimal,
-    wrap_integer,
-)
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS
@@ -50,8 +38,8 @@ def _refuse(value: Any, required: str) -> ConversionError:
     if type(value) is float:
         raise _NeedsExactError
     name = _NODE_NAMES.get(type(value), "NullNode")
-    if name == "IntNode" and not INT_MIN <= value <= INT_MAX:
-        name = "LongNode" if LONG_MIN <= value <= LONG_MAX else "BigIntegerNode"
+    if name == "IntNode" and not numbers.INT_MIN <= value <= numbers.INT_MAX:
+        name = "LongNode" if numbers.LONG_MIN <= value <= numbers.LONG_MAX else "BigIntegerNode"
     return ConversionError(f"Can't convert type. sourceType: {name}, requiredType: {required}")
 
 
@@ -75,12 +63,12 @@ def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
         kind = type(value)
         if kind is int:
             number: int = value
-            return number if low <= number <= high else wrap_integer(number, bits)
+            return number if low <= number <= high else numbers.wrap_integer(number, bits)
         if kind is str:
             text_number: int = _from_text(parse, value, target)
             return text_number
         if kind is Number:
-            return truncate_decimal(value, bits)
+            return numbers.truncate_decimal(value, bits)
         raise _refuse(value, target)
 
     return convert
@@ -102,7 +90,7 @@ def _to_double(value: Any) -> float:
         except OverflowError:
             return math.inf if value > 0 else -math.inf
     if kind is str:
-        text_number: float = _from_text(parse_double, value, "DOUBLE")
+        text_number: float = _from_text(numbers.parse_double, value, "DOUBLE")
         return text_number
     raise _refuse(value, "DOUBLE")
 
@@ -149,13 +137,13 @@ def _to_decimal(sql_type: Decimal) -> Convert:
     def convert(value: Any) -> Number:
         kind = type(value)
         if kind is str:
-            number = _from_text(parse_decimal, value, target)
+            number = _from_text(numbers.parse_decimal, value, target)
         elif kind is int or kind is Number:
             number = Number(value)
         else:
             raise _refuse(value, target)
         try:
-            return fit_decimal(number, precision, scale)
+            return numbers.fit_decimal(number, precision, scale)
         except ValueError as error:
             raise ConversionError(str(error)) from error
 
@@ -248,10 +236,10 @@ def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable
 
 
 _AS_INTEGER = {
-    Base.INTEGER: _to_integer("INTEGER", 32, parse_int),
-    Base.BIGINT: _to_integer("BIGINT", 64, parse_long),
-    Base.DATE: _to_integer("DATE", 32, parse_int),
-    Base.TIMESTAMP: _to_integer("TIMESTAMP", 64, parse_long),
+    Base.INTEGER: _to_integer("INTEGER", 32, numbers.parse_int),
+    Base.BIGINT: _to_integer("BIGINT", 64, numbers.parse_long),
+    Base.DATE: _to_integer("DATE", 32, numbers.parse_int),
+    Base.TIMESTAMP: _to_integer("TIMESTAMP", 64, numbers.parse_long),
 }
 
 

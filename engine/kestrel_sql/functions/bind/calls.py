@@ -21,22 +21,14 @@ from kestrel_sql.functions.resolve import (
 )
 from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of, is_concrete
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import (
-    Expression,
-    FunctionCall,
-    IntervalUnit,
-    Lambda,
-    Literal,
-    Negate,
-    NullLiteral,
-)
+from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.sql_types import SqlType
 
-Bind = Callable[[Expression, Mapping[str, SqlType | None]], Bound]
+Bind = Callable[[e.Expression, Mapping[str, SqlType | None]], Bound]
 """Types an expression; the mapping has the types of additional lambda variables."""
 
 
-def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
+def bind_call(node: e.FunctionCall, functions: Registry, bind: Bind) -> Bound:
     """Type a call of a function of any kind.
 
     Raises:
@@ -47,7 +39,7 @@ def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
     _check_literals(node, choice)
     children = tuple(
         _bind_lambda(argument.node, parameter, choice, bind)
-        if isinstance(argument.node, Lambda)
+        if isinstance(argument.node, e.Lambda)
         else _convert_argument(argument, parameter, choice)
         for argument, parameter in zip(arguments, choice.parameters, strict=True)
     )
@@ -57,15 +49,15 @@ def bind_call(node: FunctionCall, functions: Registry, bind: Bind) -> Bound:
     )
 
 
-def _deferred(argument: Expression) -> Bound | None:
-    return Bound(argument, None) if isinstance(argument, Lambda | IntervalUnit) else None
+def _deferred(argument: e.Expression) -> Bound | None:
+    return Bound(argument, None) if isinstance(argument, e.Lambda | e.IntervalUnit) else None
 
 
 def _argument(bound: Bound) -> Argument:
     match bound.node:
-        case Lambda(parameters):
+        case e.Lambda(parameters):
             return LambdaArgument(len(parameters))
-        case IntervalUnit():
+        case e.IntervalUnit():
             return IntervalArgument()
         case _:
             return bound.type
@@ -74,13 +66,13 @@ def _argument(bound: Bound) -> Argument:
 def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> Bound:
     if argument.type is not None:
         return converted(argument, target_of(parameter, argument.type))
-    if isinstance(argument.node, NullLiteral) and is_concrete(parameter.pattern):
+    if isinstance(argument.node, e.NullLiteral) and is_concrete(parameter.pattern):
         # An untyped NULL has the type of its parameter, which overloads for STRING and BYTES ask for.
         return replace(argument, type=substitute(parameter.pattern, choice.binding))
     return argument
 
 
-def _bind_lambda(node: Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
+def _bind_lambda(node: e.Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
     pattern = parameter.pattern
     if not isinstance(pattern, LambdaOf):
         raise TypeError(f"{pattern} accepted a lambda")
@@ -111,11 +103,11 @@ def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choic
     )
 
 
-def _check_literals(node: FunctionCall, choice: Choice) -> None:
+def _check_literals(node: e.FunctionCall, choice: Choice) -> None:
     for at in choice.literals:
         argument = node.arguments[at]
-        inner = argument.operand if isinstance(argument, Negate) else argument
-        if not isinstance(inner, Literal) or isinstance(inner, NullLiteral):
+        inner = argument.operand if isinstance(argument, e.Negate) else argument
+        if not isinstance(inner, e.Literal) or isinstance(inner, e.NullLiteral):
             raise FunctionError(
                 f"Parameter {at + 1} passed to function {node.name} must be a literal constant,"
                 f" but was expression: '{format_expression(argument)}'",

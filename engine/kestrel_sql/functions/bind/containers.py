@@ -7,14 +7,7 @@ from kestrel_sql.functions.bind.common_type import common_type
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import converted, implicitly_cast
 from kestrel_sql.sql.format.statements import format_expression
-from kestrel_sql.sql.nodes.expressions import (
-    ArrayConstructor,
-    Dereference,
-    InList,
-    MapConstructor,
-    StructConstructor,
-    Subscript,
-)
+from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.sql_types import BOOLEAN, INTEGER, Array, Field, Map, SqlType, Struct, is_numeric
 
@@ -22,7 +15,7 @@ _SEE = "(see https://github.com/confluentinc/ksql/issues/4239)"
 _ALL_NULL = f"{_SEE}. As a workaround, you may cast a NULL value to the desired type."
 
 
-def in_list(node: InList, children: tuple[Bound, ...]) -> Bound:
+def in_list(node: e.InList, children: tuple[Bound, ...]) -> Bound:
     """Type an IN; convert operand and items to their common type.
 
     Raises:
@@ -32,7 +25,7 @@ def in_list(node: InList, children: tuple[Bound, ...]) -> Bound:
     return Bound(node, BOOLEAN, tuple(converted(child, target) for child in children))
 
 
-def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
+def array(node: e.ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
     """Type ARRAY[…].
 
     Raises:
@@ -48,7 +41,7 @@ def array(node: ArrayConstructor, items: tuple[Bound, ...]) -> Bound:
     return Bound(node, Array(item), tuple(implicitly_cast(child, item) for child in items))
 
 
-def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
+def map_(node: e.MapConstructor, children: tuple[Bound, ...]) -> Bound:
     """Type MAP(…); `children` alternate between keys and values.
 
     Raises:
@@ -65,14 +58,14 @@ def map_(node: MapConstructor, children: tuple[Bound, ...]) -> Bound:
     )
 
 
-def _entry_type(node: MapConstructor, part: str, items: tuple[Bound, ...]) -> SqlType:
+def _entry_type(node: e.MapConstructor, part: str, items: tuple[Bound, ...]) -> SqlType:
     entry_type = common_type(items)
     if entry_type is None:
         raise TypeMismatchError(f"Cannot construct a map with all NULL {part} {_ALL_NULL}", span=node.span)
     return entry_type
 
 
-def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
+def struct(node: e.StructConstructor, values: tuple[Bound, ...]) -> Bound:
     """Type STRUCT(…).
 
     Raises:
@@ -94,7 +87,7 @@ def struct(node: StructConstructor, values: tuple[Bound, ...]) -> Bound:
     return Bound(node, Struct(tuple(fields)), values)
 
 
-def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
+def subscript(node: e.Subscript, base: Bound, index: Bound) -> Bound:
     """Type `base[index]`; convert the index of an array to INTEGER.
 
     Raises:
@@ -118,7 +111,7 @@ def subscript(node: Subscript, base: Bound, index: Bound) -> Bound:
             )
 
 
-def dereference(node: Dereference, base: Bound) -> Bound:
+def dereference(node: e.Dereference, base: Bound) -> Bound:
     """Type `base->field`.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import Function
 from kestrel_sql.sql.nodes.chains import chain
-from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
+from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.sql_types import SqlType
 
 
@@ -56,8 +56,3 @@ def parts(bound: Bound) -> Iterator[Bound]:
         part = waiting.pop()
         yield part
         waiting += reversed(part.children)
-
-
-def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
-    """Yield the columns that an expression refers to, with their types."""
-    return ((part.node.name, part.type) for part in parts(bound) if isinstance(part.node, ColumnRef))

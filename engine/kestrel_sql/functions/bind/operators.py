@@ -9,23 +9,9 @@ from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.java.time.iso import PARSERS
 from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.chains import along_chains
-from kestrel_sql.sql.nodes.expressions import (
-    Arithmetic,
-    ArithmeticOp,
-    Between,
-    BooleanLiteral,
-    Case,
-    Cast,
-    Comparison,
-    ComparisonOp,
-    Expression,
-    Like,
-    Logical,
-    LogicalOp,
-    Not,
-    StringLiteral,
-)
+from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.conversion import (
     base_name,
     can_cast,
@@ -33,43 +19,29 @@ from kestrel_sql.types.conversion import (
     lossless_type,
     wider_number,
 )
-from kestrel_sql.types.sql_types import (
-    BOOLEAN,
-    BYTES,
-    DATE,
-    DOUBLE,
-    STRING,
-    TIMESTAMP,
-    Array,
-    Decimal,
-    Map,
-    SqlType,
-    Struct,
-    is_numeric,
-)
 
 _EQUALITY = (
-    ComparisonOp.EQUAL,
-    ComparisonOp.NOT_EQUAL,
-    ComparisonOp.IS_DISTINCT_FROM,
-    ComparisonOp.IS_NOT_DISTINCT_FROM,
+    e.ComparisonOp.EQUAL,
+    e.ComparisonOp.NOT_EQUAL,
+    e.ComparisonOp.IS_DISTINCT_FROM,
+    e.ComparisonOp.IS_NOT_DISTINCT_FROM,
 )
 
 
-def implicitly_cast(bound: Bound, target: SqlType | None) -> Bound:
+def implicitly_cast(bound: Bound, target: t.SqlType | None) -> Bound:
     """Wrap `bound` in a CAST to `target`, unless it has that type already or none."""
     if target is None or bound.type is None or bound.type == target:
         return bound
-    return Bound(Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
+    return Bound(e.Cast(bound.node, target, span=bound.node.span), target, (bound,), implicit=True)
 
 
-def converted(bound: Bound, target: SqlType | None) -> Bound:
+def converted(bound: Bound, target: t.SqlType | None) -> Bound:
     """Wrap `bound` in a CAST like `implicitly_cast`, which catches its own errors, unless it is a literal."""
     cast = implicitly_cast(bound, target)
-    return cast if isinstance(bound.node, StringLiteral) else replace(cast, implicit=False)
+    return cast if isinstance(bound.node, e.StringLiteral) else replace(cast, implicit=False)
 
 
-def explicit_cast(node: Cast, operand: Bound) -> Bound:
+def explicit_cast(node: e.Cast, operand: Bound) -> Bound:
     """Type a CAST.
 
     Raises:
@@ -80,39 +52,39 @@ def explicit_cast(node: Cast, operand: Bound) -> Bound:
     return Bound(node, node.type, (operand,))
 
 
-def comparison(node: Comparison, left: Bound, right: Bound) -> Bound:
+def comparison(node: e.Comparison, left: Bound, right: Bound) -> Bound:
     """Type a comparison; a DATE beside a TIMESTAMP becomes its midnight.
 
     Raises:
         TypeMismatchError: the operator does not compare the types, or an operand is NULL.
     """
-    return Bound(node, BOOLEAN, _comparable(node, node.op, left, right))
+    return Bound(node, t.BOOLEAN, _comparable(node, node.op, left, right))
 
 
-def between(node: Between, operand: Bound, lower: Bound, upper: Bound) -> Bound:
+def between(node: e.Between, operand: Bound, lower: Bound, upper: Bound) -> Bound:
     """Type `x BETWEEN a AND b` as its two comparisons.
 
     Raises:
         TypeMismatchError: a bound does not compare with the operand.
     """
-    least, most = ComparisonOp.GREATER_THAN_OR_EQUAL, ComparisonOp.LESS_THAN_OR_EQUAL
+    least, most = e.ComparisonOp.GREATER_THAN_OR_EQUAL, e.ComparisonOp.LESS_THAN_OR_EQUAL
     for op, bound in ((least, lower), (most, upper)):
         operand, _ = _comparable(node, op, operand, bound)
     _, low = _comparable(node, least, operand, lower)
     _, high = _comparable(node, most, operand, upper)
-    return Bound(node, BOOLEAN, (operand, low, high))
+    return Bound(node, t.BOOLEAN, (operand, low, high))
 
 
-def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -> tuple[Bound, Bound]:
+def _comparable(node: e.Expression, op: e.ComparisonOp, left: Bound, right: Bound) -> tuple[Bound, Bound]:
     if left.type is None or right.type is None:
         raise TypeMismatchError(
             f"Comparison with NULL not supported: {base_name(left.type)} {op.value} {base_name(right.type)}\n"
             f"Use 'IS NULL' or 'IS NOT NULL' instead.\nStatement: {format_expression(node)}",
             span=node.span,
         )
-    if {left.type, right.type} == {DATE, TIMESTAMP}:
-        return implicitly_cast(left, TIMESTAMP), implicitly_cast(right, TIMESTAMP)
-    if STRING in (left.type, right.type) and (left.type in PARSERS or right.type in PARSERS):
+    if {left.type, right.type} == {t.DATE, t.TIMESTAMP}:
+        return implicitly_cast(left, t.TIMESTAMP), implicitly_cast(right, t.TIMESTAMP)
+    if t.STRING in (left.type, right.type) and (left.type in PARSERS or right.type in PARSERS):
         return _with_literal_time(left, right.type), _with_literal_time(right, left.type)
     if not _compares(op, left.type, right.type):
         raise TypeMismatchError(
@@ -124,16 +96,16 @@ def _comparable(node: Expression, op: ComparisonOp, left: Bound, right: Bound) -
     return left, right
 
 
-def _cast_hint(operand: Bound, target: SqlType | None) -> str | None:
+def _cast_hint(operand: Bound, target: t.SqlType | None) -> str | None:
     """Return a hint to cast an operand to `target`, or None if that is impossible."""
     if operand.type is None or target is None or operand.type == target or not can_cast(operand.type, target):
         return None
     return f"write CAST({format_expression(operand.node)} AS {target})"
 
 
-def _with_literal_time(side: Bound, other: SqlType) -> Bound:
+def _with_literal_time(side: Bound, other: t.SqlType) -> Bound:
     """Convert a literal that writes a time now; any other STRING is read by the comparison, unless a side is NULL."""
-    if not isinstance(side.node, StringLiteral):
+    if not isinstance(side.node, e.StringLiteral):
         return side
     try:
         PARSERS[other](side.node.value)
@@ -142,74 +114,74 @@ def _with_literal_time(side: Bound, other: SqlType) -> Bound:
     return implicitly_cast(side, other)
 
 
-def _compares(op: ComparisonOp, left: SqlType, right: SqlType) -> bool:
-    if is_numeric(left) and is_numeric(right):
+def _compares(op: e.ComparisonOp, left: t.SqlType, right: t.SqlType) -> bool:
+    if t.is_numeric(left) and t.is_numeric(right):
         return True
-    if left == right and left in (STRING, BYTES, *PARSERS):
+    if left == right and left in (t.STRING, t.BYTES, *PARSERS):
         return True
     if op not in _EQUALITY:
         return False
-    return left == right == BOOLEAN or any(
-        isinstance(left, kind) and isinstance(right, kind) for kind in (Array, Map, Struct)
+    return left == right == t.BOOLEAN or any(
+        isinstance(left, kind) and isinstance(right, kind) for kind in (t.Array, t.Map, t.Struct)
     )
 
 
-def arithmetic(node: Arithmetic, left: Bound, right: Bound) -> Bound:
+def arithmetic(node: e.Arithmetic, left: Bound, right: Bound) -> Bound:
     """Type an arithmetic operation, or `+` of two strings.
 
     Raises:
         TypeMismatchError: the operator is not defined for the types.
     """
-    if left.type == right.type == STRING and node.op is ArithmeticOp.ADD:
-        return Bound(node, STRING, (left, right))
+    if left.type == right.type == t.STRING and node.op is e.ArithmeticOp.ADD:
+        return Bound(node, t.STRING, (left, right))
     if left.type is None or right.type is None:
         types = " and ".join("null" if side.type is None else str(side.type) for side in (left, right))
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. Arithmetic on types {types} are not supported.",
             span=node.span,
         )
-    if not (is_numeric(left.type) and is_numeric(right.type)):
+    if not (t.is_numeric(left.type) and t.is_numeric(right.type)):
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. "
             f"Unsupported arithmetic types. {base_name(left.type)} {base_name(right.type)}",
             span=node.span,
             hint=next(
-                (hint for side in (left, right) if side.type == STRING and (hint := _cast_hint(side, DOUBLE))), None
+                (hint for side in (left, right) if side.type == t.STRING and (hint := _cast_hint(side, t.DOUBLE))), None
             ),
         )
     return Bound(node, _arithmetic_type(node.op, left.type, right.type), (left, right))
 
 
-def _arithmetic_type(op: ArithmeticOp, left: SqlType, right: SqlType) -> SqlType:
-    if DOUBLE in (left, right) or not (isinstance(left, Decimal) or isinstance(right, Decimal)):
+def _arithmetic_type(op: e.ArithmeticOp, left: t.SqlType, right: t.SqlType) -> t.SqlType:
+    if t.DOUBLE in (left, right) or not (isinstance(left, t.Decimal) or isinstance(right, t.Decimal)):
         return wider_number(left, right)
     return decimal_result(op, decimal_of(left), decimal_of(right))
 
 
-def decimal_result(op: ArithmeticOp, left: Decimal, right: Decimal) -> Decimal:
+def decimal_result(op: e.ArithmeticOp, left: t.Decimal, right: t.Decimal) -> t.Decimal:
     """Return the DECIMAL type of an operation; it may exceed 38 digits."""
     whole_left, whole_right = left.precision - left.scale, right.precision - right.scale
     match op:
-        case ArithmeticOp.ADD | ArithmeticOp.SUBTRACT:
+        case e.ArithmeticOp.ADD | e.ArithmeticOp.SUBTRACT:
             scale = max(left.scale, right.scale)
-            return Decimal(scale + max(whole_left, whole_right) + 1, scale)
-        case ArithmeticOp.MULTIPLY:
-            return Decimal(left.precision + right.precision + 1, left.scale + right.scale)
-        case ArithmeticOp.DIVIDE:
+            return t.Decimal(scale + max(whole_left, whole_right) + 1, scale)
+        case e.ArithmeticOp.MULTIPLY:
+            return t.Decimal(left.precision + right.precision + 1, left.scale + right.scale)
+        case e.ArithmeticOp.DIVIDE:
             scale = max(6, left.scale + right.precision + 1)
-            return Decimal(whole_left + right.scale + scale, scale)
-        case ArithmeticOp.MODULUS:
+            return t.Decimal(whole_left + right.scale + scale, scale)
+        case e.ArithmeticOp.MODULUS:
             scale = max(left.scale, right.scale)
-            return Decimal(min(whole_left, whole_right) + scale, scale)
+            return t.Decimal(min(whole_left, whole_right) + scale, scale)
 
 
-def signed(node: Expression, operand: Bound) -> Bound:
+def signed(node: e.Expression, operand: Bound) -> Bound:
     """Type a unary plus or minus.
 
     Raises:
         TypeMismatchError: the operand is not a number.
     """
-    if not is_numeric(operand.type):
+    if not t.is_numeric(operand.type):
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. "
             f"Unsupported arithmetic types. {base_name(operand.type)}",
@@ -218,61 +190,61 @@ def signed(node: Expression, operand: Bound) -> Bound:
     return Bound(node, operand.type, (operand,))
 
 
-def logical(node: Expression, operands: Sequence[Bound]) -> Bound:
+def logical(node: e.Expression, operands: Sequence[Bound]) -> Bound:
     """Type AND, OR and NOT.
 
     Raises:
         TypeMismatchError: an operand is not BOOLEAN.
     """
     for operand in operands:
-        if operand.type not in (None, BOOLEAN):
+        if operand.type not in (None, t.BOOLEAN):
             raise TypeMismatchError(
                 f"Expected a BOOLEAN, but {format_expression(operand.node)} is {operand.type}",
                 span=operand.node.span or node.span,
             )
-    return Bound(node, BOOLEAN, tuple(operands))
+    return Bound(node, t.BOOLEAN, tuple(operands))
 
 
-def ends_decided(node: Logical) -> bool:
+def ends_decided(node: e.Logical) -> bool:
     """Whether the right side of AND or OR is a constant that decides, beside which ksqlDB's Java takes any NULL."""
-    return _constant_truth(node.right) is (node.op is LogicalOp.OR)
+    return _constant_truth(node.right) is (node.op is e.LogicalOp.OR)
 
 
 @along_chains
-def _constant_truth(node: Expression) -> bool | None:
+def _constant_truth(node: e.Expression) -> bool | None:
     """The value of a condition of literals, as a Java compiler knows it; None if it is none."""
     match node:
-        case BooleanLiteral(literal):
+        case e.BooleanLiteral(literal):
             return literal
-        case Not(operand):
+        case e.Not(operand):
             value = _constant_truth(operand)
             return None if value is None else not value
-        case Logical(op, left, right):
+        case e.Logical(op, left, right):
             first = _constant_truth(left)
-            return first if first is None or first is (op is LogicalOp.OR) else _constant_truth(right)
+            return first if first is None or first is (op is e.LogicalOp.OR) else _constant_truth(right)
         case _:
             return None
 
 
-def like(node: Like, operand: Bound, pattern: Bound) -> Bound:
+def like(node: e.Like, operand: Bound, pattern: Bound) -> Bound:
     """Type a LIKE.
 
     Raises:
         TypeMismatchError: an operand is not a STRING, or ESCAPE is not one character.
     """
     for side in (operand, pattern):
-        if side.type not in (None, STRING):
+        if side.type not in (None, t.STRING):
             raise TypeMismatchError(
                 f"LIKE needs STRING operands, but {format_expression(side.node)} is {side.type}",
                 span=side.node.span or node.span,
-                hint=_cast_hint(side, STRING),
+                hint=_cast_hint(side, t.STRING),
             )
     if node.escape is not None and len(node.escape) != 1:
         raise TypeMismatchError(f"ESCAPE must be one character, but was: '{node.escape}'", span=node.span)
-    return Bound(node, BOOLEAN, (operand, pattern))
+    return Bound(node, t.BOOLEAN, (operand, pattern))
 
 
-def case(node: Case, children: tuple[Bound, ...]) -> Bound:
+def case(node: e.Case, children: tuple[Bound, ...]) -> Bound:
     """Type a CASE; results are not converted, so their types must be equal.
 
     Raises:
@@ -280,7 +252,7 @@ def case(node: Case, children: tuple[Bound, ...]) -> Bound:
     """
     branches = 2 * len(node.branches)
     for condition in children[:branches:2]:
-        if condition.type not in (None, BOOLEAN):
+        if condition.type not in (None, t.BOOLEAN):
             raise TypeMismatchError(
                 "WHEN operand type should be boolean.\n"
                 f"Type for '{format_expression(condition.node)}' is {condition.type}",
@@ -303,7 +275,7 @@ def case(node: Case, children: tuple[Bound, ...]) -> Bound:
     return Bound(node, result_type, children)
 
 
-def _different(node: Case, rule: str, clause: str, offender: Bound, first: Bound) -> TypeMismatchError:
+def _different(node: e.Case, rule: str, clause: str, offender: Bound, first: Bound) -> TypeMismatchError:
     return TypeMismatchError(
         f"Invalid Case expression. {rule}\n{clause} expression '{format_expression(offender.node)}' has type "
         f"{offender.type}, the previous ones have {first.type}.",

@@ -10,20 +10,10 @@ from typing import Any, TypeVar
 from kestrel_sql.arrow import late
 from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.values.equality import hash_map
+from kestrel_sql.java import numbers
 from kestrel_sql.java.base64_text import decode_base64
 from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
 from kestrel_sql.java.letters import lower
-from kestrel_sql.java.numbers import (
-    JAVA_BLANKS,
-    ROUNDING,
-    java_double,
-    parse_decimal,
-    parse_double,
-    parse_int,
-    parse_long,
-    rounder,
-    wrap_integer,
-)
 from kestrel_sql.java.time import iso, sql_text
 from kestrel_sql.java.time.fixed_width import any_layout_of
 from kestrel_sql.java.time.text import checked_time
@@ -48,7 +38,7 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
         case Primitive(a), Primitive(b):
             return _PRIMITIVE[a, b]
         case Primitive(Base.DOUBLE), Decimal(precision):
-            of_double = rounder(target)
+            of_double = numbers.rounder(target)
             return lambda value: of_double(_with_digits(value, precision))
         case _, Decimal():
             rounded = _rounder(target)
@@ -59,7 +49,7 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
             return float
         case Decimal(), Primitive():
             bits = 32 if target == t.INTEGER else 64
-            return lambda value: wrap_integer(int(value), bits)
+            return lambda value: numbers.wrap_integer(int(value), bits)
         case _:
             return _composite_caster(source, target)
 
@@ -222,7 +212,7 @@ def _rounder(target: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:
     def rounded(value: decimal.Decimal) -> decimal.Decimal:
         if value and value.adjusted() >= digits:
             raise ArithmeticError("Numeric field overflow")
-        result = value.quantize(step, context=ROUNDING)
+        result = value.quantize(step, context=numbers.ROUNDING)
         return result or result.copy_abs()
 
     return rounded
@@ -233,24 +223,24 @@ def _to_decimal(value: Any) -> decimal.Decimal:
         case decimal.Decimal():
             return value
         case str():
-            return parse_decimal(value.strip(JAVA_BLANKS))
+            return numbers.parse_decimal(value.strip(numbers.JAVA_BLANKS))
         case _:
             return decimal.Decimal(value)
 
 
 def _to_double(value: str) -> float:
-    real = parse_double(value)
+    real = numbers.parse_double(value)
     if not math.isfinite(real):
         raise ValueError(f"not a number: {value}")
     return real
 
 
 def _to_bytes(value: str) -> bytes:
-    return decode_base64(value.strip(JAVA_BLANKS))
+    return decode_base64(value.strip(numbers.JAVA_BLANKS))
 
 
 def _stripped(parse: Callable[[str], int]) -> Callable[[str], int]:
-    return lambda value: parse(value.strip(JAVA_BLANKS))
+    return lambda value: parse(value.strip(numbers.JAVA_BLANKS))
 
 
 def _timestamp_text(value: int) -> str:
@@ -276,15 +266,15 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.INTEGER, Base.BIGINT): _unchanged,
     (Base.INTEGER, Base.DOUBLE): float,
     (Base.INTEGER, Base.STRING): str,
-    (Base.BIGINT, Base.INTEGER): lambda value: wrap_integer(value, 32),
+    (Base.BIGINT, Base.INTEGER): lambda value: numbers.wrap_integer(value, 32),
     (Base.BIGINT, Base.DOUBLE): float,
     (Base.BIGINT, Base.STRING): str,
     (Base.DOUBLE, Base.INTEGER): lambda value: saturating_int(value, 32),
     (Base.DOUBLE, Base.BIGINT): lambda value: saturating_int(value, 64),
-    (Base.DOUBLE, Base.STRING): java_double,
-    (Base.STRING, Base.BOOLEAN): lambda value: lower(value.strip(JAVA_BLANKS)) in _TRUE,
-    (Base.STRING, Base.INTEGER): _stripped(parse_int),
-    (Base.STRING, Base.BIGINT): _stripped(parse_long),
+    (Base.DOUBLE, Base.STRING): numbers.java_double,
+    (Base.STRING, Base.BOOLEAN): lambda value: lower(value.strip(numbers.JAVA_BLANKS)) in _TRUE,
+    (Base.STRING, Base.INTEGER): _stripped(numbers.parse_int),
+    (Base.STRING, Base.BIGINT): _stripped(numbers.parse_long),
     (Base.STRING, Base.DOUBLE): _to_double,
     (Base.STRING, Base.BYTES): _to_bytes,
     (Base.STRING, Base.TIMESTAMP): _stripped(iso.parse_timestamp),

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from kestrel_sql.arrow.columns import array_of
-from kestrel_sql.arrow.values import row_converter, to_arrow_value
+from kestrel_sql.arrow.values import row_converter
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import Message, message_reader
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
@@ -24,8 +24,8 @@ class IngestionReader:
         self._reader = message_reader(ingestion, source.key, source.value)
         schema = source.relation.schema
         self._type = struct_field(source.relation).type
-        self._to_key = row_converter(schema.key, to_arrow_value)
-        self._to_value = row_converter(schema.value, to_arrow_value)
+        self._to_key = row_converter(schema.key)
+        self._to_value = row_converter(schema.value)
         self._keys = len(schema.key)
 
     def read(self, batch: pa.RecordBatch) -> Read:

@@ -8,25 +8,12 @@ from typing import Any, TypeVar
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, Fold, aggregate
 from kestrel_sql.java.utf16 import units
-from kestrel_sql.types.sql_types import (
-    BIGINT,
-    BYTES,
-    DATE,
-    DOUBLE,
-    INTEGER,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    Array,
-    Field,
-    SqlType,
-    Struct,
-)
+from kestrel_sql.types import sql_types as t
 
 T = TypeVar("T")
 
 _ORDERED = ("INT", "BIGINT", "DOUBLE", "DECIMAL(p,s)", "DATE", "TIME", "TIMESTAMP", "STRING", "BYTES")
-_NUMBERS = (INTEGER, BIGINT, DOUBLE, DATE, TIME, TIMESTAMP)
+_NUMBERS = (t.INTEGER, t.BIGINT, t.DOUBLE, t.DATE, t.TIME, t.TIMESTAMP)
 """Types that are ordered like their numbers."""
 
 _SORT_TYPES = ("INT", "BIGINT", "DOUBLE", "STRING")
@@ -34,16 +21,16 @@ _SORT_TYPES = ("INT", "BIGINT", "DOUBLE", "STRING")
 Order = Callable[[Any], Any]
 
 
-def java_order(sql_type: SqlType | None) -> Order:
+def java_order(sql_type: t.SqlType | None) -> Order:
     """Return the sort key of Java's `compareTo`.
 
     Strings sort by UTF-16 units, bytes are signed, NaN is the greatest DOUBLE, and -0.0 is less than 0.0.
     """
-    if sql_type == STRING:
+    if sql_type == t.STRING:
         return units
-    if sql_type == BYTES:
+    if sql_type == t.BYTES:
         return _signed_bytes
-    return _double if sql_type == DOUBLE else _itself
+    return _double if sql_type == t.DOUBLE else _itself
 
 
 def _signed_bytes(value: bytes) -> bytes:
@@ -117,9 +104,9 @@ def _ranking(
     return Aggregator(initialize=list, aggregate=include, merge=merge, result=list, mutates=True)
 
 
-def _ranked_structs(arguments: tuple[SqlType | None, ...]) -> SqlType:
-    others = (Field(f"col{position}", sql_type or STRING) for position, sql_type in enumerate(arguments[1:-1]))
-    return Array(Struct((Field("sort_col", arguments[0] or BIGINT), *others)))
+def _ranked_structs(arguments: tuple[t.SqlType | None, ...]) -> t.SqlType:
+    others = (t.Field(f"col{position}", sql_type or t.STRING) for position, sql_type in enumerate(arguments[1:-1]))
+    return t.Array(t.Struct((t.Field("sort_col", arguments[0] or t.BIGINT), *others)))
 
 
 @aggregate(*(f"(value {name}, literal k INT) -> ARRAY<{name}>" for name in _SORT_TYPES), undoable=False, name="TOPK")

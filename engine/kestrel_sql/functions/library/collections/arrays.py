@@ -15,30 +15,18 @@ from kestrel_sql.functions.values.size_limits import MAX_ITEMS, check_size, size
 from kestrel_sql.java.letters import upper
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.java.utf16 import whole
-from kestrel_sql.types.sql_types import (
-    BIGINT,
-    BYTES,
-    DATE,
-    INTEGER,
-    STRING,
-    TIME,
-    TIMESTAMP,
-    Array,
-    Decimal,
-    Primitive,
-    SqlType,
-)
+from kestrel_sql.types import sql_types as t
 
 Items = list[Any] | None
-_NO_TEXT = frozenset((BYTES, DATE, TIME, TIMESTAMP))
+_NO_TEXT = frozenset((t.BYTES, t.DATE, t.TIME, t.TIMESTAMP))
 
 
-def _item(types: CallTypes) -> SqlType | None:
-    return next((argument.item for argument in types.arguments if isinstance(argument, Array)), None)
+def _item(types: CallTypes) -> t.SqlType | None:
+    return next((argument.item for argument in types.arguments if isinstance(argument, t.Array)), None)
 
 
 def _is_ordered(types: CallTypes) -> bool:
-    return isinstance(_item(types), Primitive | Decimal)
+    return isinstance(_item(types), t.Primitive | t.Decimal)
 
 
 def _concat_columns(first: ArrowArray, second: ArrowArray) -> ArrowArray | None:
@@ -138,7 +126,7 @@ def array_remove(items: Items, victim: object) -> Items:
 def _join_columns(types: CallTypes, arrays: ArrowArray, delimiter: ArrowArray = None) -> ArrowArray | None:
     by = "," if delimiter is None else delimiter.as_py() if isinstance(delimiter, late.pa.Scalar) else None
     items = late.lists.items_of(arrays)
-    if by is None or not by.isascii() or _item(types) != STRING or items.null_count or not late.texts.is_ascii(items):
+    if by is None or not by.isascii() or _item(types) != t.STRING or items.null_count or not late.texts.is_ascii(items):
         return None
     if arrays.null_count or not late.texts.fits(len(late.texts.data_of(items)) + len(items) * len(by)):
         return None
@@ -162,7 +150,7 @@ def array_join(types: CallTypes, items: Items, delimiter: str | None = ",") -> s
     if items is None:
         return None
     item = _item(types)
-    if (not isinstance(item, Primitive | Decimal) or item in _NO_TEXT) and any(each is not None for each in items):
+    if (not isinstance(item, t.Primitive | t.Decimal) or item in _NO_TEXT) and any(each is not None for each in items):
         raise ValueError("ARRAY_JOIN cannot convert these items to strings")
     return sized(whole((delimiter or "").join([java_text(each, item) for each in items])))
 
@@ -188,7 +176,7 @@ def _extreme_columns(choose: str, types: CallTypes, arrays: ArrowArray) -> Arrow
     return late.lists.extremes(arrays, choose) if _item(types) in _WHOLE else None
 
 
-_WHOLE = (INTEGER, BIGINT)
+_WHOLE = (t.INTEGER, t.BIGINT)
 
 
 @scalar(
@@ -287,7 +275,7 @@ def generate_series(types: CallTypes, start: int, end: int, step: int | None = N
 
     Example: GENERATE_SERIES(1, 7, 3) -> ARRAY[1, 4, 7]
     """
-    bits = 32 if types.returns == Array(INTEGER) else 64
+    bits = 32 if types.returns == t.Array(t.INTEGER) else 64
     distance = wrap_integer(end - start, bits)
     by = step if step is not None else 1 if distance > 0 else -1
     if by == 0 or (distance > 0 and by < 0) or (distance < 0 and by > 0):

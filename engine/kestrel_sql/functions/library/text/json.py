@@ -8,15 +8,8 @@ from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
 from kestrel_sql.functions.library.text.json_path import path_tokens
+from kestrel_sql.java import jackson
 from kestrel_sql.java.hash_order import java_hash_order
-from kestrel_sql.java.jackson import (
-    MISSING,
-    parse_json,
-    read_items,
-    skip_whitespace,
-    write_json,
-    write_value,
-)
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
 
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
@@ -35,33 +28,33 @@ def extractjsonfield(json: str, path: str) -> str | None:
     node = _document(json)
     for token in path_tokens(path):
         node = _step(node, token)
-        if node is MISSING:
+        if node is jackson.MISSING:
             return None
     # ksqlDB takes a blank text for a missing value, whose own text is empty.
-    return "" if node is MISSING else _json_text(node)
+    return "" if node is jackson.MISSING else _json_text(node)
 
 
 def _document(json: str) -> Any:
     """Parse JSON that nobody changes: several fields of one document are mostly wanted."""
-    return _short_document(json) if len(json) <= _SHORT else parse_json(json)
+    return _short_document(json) if len(json) <= _SHORT else jackson.parse_json(json)
 
 
 _SHORT, _DOCUMENTS = 1_000, 4_096
-_short_document = lru_cache(maxsize=_DOCUMENTS)(parse_json)
+_short_document = lru_cache(maxsize=_DOCUMENTS)(jackson.parse_json)
 """Holds more documents than a batch has rows."""
 
 
 def _step(node: object, token: str) -> Any:
     if isinstance(node, dict):
-        return node.get(token, MISSING)
+        return node.get(token, jackson.MISSING)
     if isinstance(node, list):
         index = int(token) if token.isdecimal() and len(token) <= 10 else -1
-        return node[index] if 0 <= index < len(node) else MISSING
-    return MISSING
+        return node[index] if 0 <= index < len(node) else jackson.MISSING
+    return jackson.MISSING
 
 
 def _json_text(node: object) -> str:
-    return node if isinstance(node, str) else write_json(node)
+    return node if isinstance(node, str) else jackson.write_json(node)
 
 
 @scalar("(input STRING) -> BOOLEAN", nulls=Nulls.BODY)
@@ -73,7 +66,7 @@ def is_json_string(json: str | None) -> bool:
     if json is None:
         return False
     try:
-        return parse_json(json) is not MISSING
+        return jackson.parse_json(json) is not jackson.MISSING
     except (ValueError, RecursionError):
         return False
 
@@ -88,11 +81,11 @@ def json_array_contains(types: CallTypes, json: str | None, wanted: object) -> b
     """
     if json is None:
         raise ValueError("json must not be NULL")
-    start = skip_whitespace(json, 0)
+    start = jackson.skip_whitespace(json, 0)
     if json[start : start + 1] != "[":
         return False
     try:
-        return any(_equals(node, wanted, types.arguments[1]) for node in read_items(json, start))
+        return any(_equals(node, wanted, types.arguments[1]) for node in jackson.read_items(json, start))
     except (ValueError, RecursionError):
         return False
 
@@ -117,7 +110,7 @@ def json_array_length(json: str) -> int | None:
 
     Example: JSON_ARRAY_LENGTH('[1, 2, 3]') -> 3
     """
-    node = parse_json(json)
+    node = jackson.parse_json(json)
     return len(node) if isinstance(node, list) else None
 
 
@@ -132,17 +125,17 @@ def json_concat(*parts: str | None) -> str | None:
     """
     nodes: list[Any] = []
     for part in parts:
-        node = MISSING if part is None else parse_json(part)
-        if node is MISSING:
+        node = jackson.MISSING if part is None else jackson.parse_json(part)
+        if node is jackson.MISSING:
             return None
         nodes.append(node)
     if len(nodes) == 1:
-        return write_json(nodes[0], _plain)
+        return jackson.write_json(nodes[0], _plain)
     if not nodes:
         raise ValueError("JSON_CONCAT needs an argument")
     if all(isinstance(node, dict) for node in nodes):
-        return write_json({key: value for node in nodes for key, value in node.items()}, _plain)
-    return write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])], _plain)
+        return jackson.write_json({key: value for node in nodes for key, value in node.items()}, _plain)
+    return jackson.write_json([item for node in nodes for item in (node if isinstance(node, list) else [node])], _plain)
 
 
 def _plain(number: int | Decimal) -> str:
@@ -162,10 +155,10 @@ def json_items(json: str) -> list[str]:
 
     Example: JSON_ITEMS('[{"a": 1}, "b"]') -> ARRAY['{"a":1}', '"b"']
     """
-    node = parse_json(json)
+    node = jackson.parse_json(json)
     if not isinstance(node, list):
         raise ValueError("not a JSON array")
-    return [write_json(item) for item in node]
+    return [jackson.write_json(item) for item in node]
 
 
 @scalar("(jsonObj STRING) -> ARRAY<STRING>")
@@ -174,7 +167,7 @@ def json_keys(json: str) -> list[str] | None:
 
     Example: JSON_KEYS('{"b": 1, "a": {"c": 2}}') -> ARRAY['b', 'a']
     """
-    node = parse_json(json)
+    node = jackson.parse_json(json)
     return list(node) if isinstance(node, dict) else None
 
 
@@ -186,7 +179,7 @@ def json_records(json: str) -> dict[str, str] | None:
 
     Example: JSON_RECORDS('{"a": "x", "b": [1]}') -> MAP('a':='x', 'b':='[1]')
     """
-    node = parse_json(json)
+    node = jackson.parse_json(json)
     if not isinstance(node, dict):
         return None
     return {key: _json_text(node[key]) for key in java_hash_order(node, len(node))}
@@ -198,4 +191,4 @@ def to_json_string(types: CallTypes, value: object) -> str:
 
     Example: TO_JSON_STRING(STRUCT(b := 1, a := ARRAY['x'])) -> '{"A":["x"],"B":1}'
     """
-    return write_value(value, types.arguments[0])
+    return jackson.write_value(value, types.arguments[0])
