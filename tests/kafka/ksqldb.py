@@ -43,9 +43,11 @@ def start_ksqldb(servers: str, service: str, folder: Path, stack: ExitStack, *pr
     return _started(["rest", servers, str(port)], port, service, folder, stack, *properties)
 
 
-def start_headless(servers: str, service: str, script: Path, folder: Path, stack: ExitStack) -> Server:
+def start_headless(
+    servers: str, service: str, script: Path, folder: Path, stack: ExitStack, *properties: str
+) -> Server:
     """Start a server that runs the queries of a script, and has neither an HTTP API nor a command topic."""
-    return _started(["headless", servers, str(script)], 0, service, folder, stack)
+    return _started(["headless", servers, str(script)], 0, service, folder, stack, *properties)
 
 
 def _started(what: list[str], port: int, service: str, folder: Path, stack: ExitStack, *properties: str) -> Server:

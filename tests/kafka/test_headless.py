@@ -25,6 +25,8 @@ CREATE TABLE N WITH (KAFKA_TOPIC='{0}n') AS SELECT K, COUNT(*) AS N, SUM(V) AS T
 CREATE STREAM F WITH (KAFKA_TOPIC='{0}f') AS SELECT * FROM S WHERE V > 2;
 INSERT INTO F SELECT K, V * 10 AS V FROM S WHERE V < 1;
 """
+LONG = "ksql.streams.session.timeout.ms=600000"
+"""The members of its groups outlast the test, unless somebody has them removed."""
 QUERIES = ("CTAS_N_0", "CSAS_F_1", "INSERTQUERY_2")
 
 
@@ -47,7 +49,7 @@ def test_a_headless_service_is_taken_over(
         return found
 
     with ExitStack() as stack:
-        ksqldb = start_headless(kafka.servers, service, script, tmp_path, stack)
+        ksqldb = start_headless(kafka.servers, service, script, tmp_path, stack, LONG)
         feed(0, 1, 2, 3)
         groups = [f"_confluent-ksql-{service}query_{query}" for query in QUERIES]
         ends = ends_of(kafka.servers, [f"{service}s"])
@@ -60,7 +62,7 @@ def test_a_headless_service_is_taken_over(
     broker = ["--bootstrap-servers", kafka.servers]
     assert main(["adopt", "--dry-run", str(script), "--service-id", service, *broker]) == 0
     assert "3 keys of Aggregate-Aggregate-Materialize" in capsys.readouterr().out
-    command = ["run", str(script), *broker, "--checkpoint", str(tmp_path / "c"), "--adopt", service]
+    command = ["run", str(script), *broker, "--checkpoint", str(tmp_path / "c"), "--adopt", service, "--remove-members"]
     for _ in range(2):
         # The second start goes on from its own checkpoint.
         assert main([*command, "--until-caught-up"]) == 0, capsys.readouterr().err

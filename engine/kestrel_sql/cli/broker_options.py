@@ -17,6 +17,11 @@ from kestrel_sql.kafka.run.run import BATCH_RECORDS, RunSettings, StoreUri
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.spark.checkpoint.compatibility import folder_of
 
+REMOVE_MEMBERS = (
+    "with --adopt: have the broker remove the members that a ksqlDB which has ended leaves in its consumer groups, and"
+    " do not wait 45 s for it"
+)
+
 
 def add_broker_options(parser: Any) -> Any:
     """Add the options of everything that works against a broker, and return their group."""
@@ -66,6 +71,7 @@ _BROKER_ONLY = (
     "patience",
     "adopt",
     "rebuild",
+    "remove_members",
     "prune",
     "until_caught_up",
     "share_sources",

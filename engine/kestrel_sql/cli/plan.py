@@ -59,7 +59,12 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
     if (arguments.server is None) == (not wants_broker(arguments)):
         raise UsageError("name what runs: --server URL, or --bootstrap-servers HOST:PORT and --checkpoint DIR")
     if arguments.command == "plan":
-        refuse(arguments, ("adopt",), "here", "kestrel adopt --dry-run SCRIPT says what would be taken over")
+        refuse(
+            arguments,
+            ("adopt", "remove_members"),
+            "here",
+            "kestrel adopt --dry-run SCRIPT says what would be taken over",
+        )
     files = script_files(arguments.scripts)
     steps = _on_server(files, arguments, errors) if arguments.server else _in_checkpoint(files, arguments, errors)
     due = [step for step in steps if _is_due(step.forecast, arguments)]

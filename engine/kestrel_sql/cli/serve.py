@@ -22,6 +22,7 @@ from rich.console import Console
 from kestrel_sql.admin.connect import SKIP
 from kestrel_sql.admin.shown import shown
 from kestrel_sql.cli.broker_options import (
+    REMOVE_MEMBERS,
     add_broker_options,
     properties_of,
     refuse_broker_options,
@@ -111,6 +112,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let queries whose state cannot be taken over begin with empty state, and write their results again",
     )
+    group.add_argument("--remove-members", action="store_true", help=REMOVE_MEMBERS)
     add_engine_options(parser)
     script = "carry out these scripts, or those of a folder, once for each checkpoint, before the server is ready"
     parser.add_argument("--file", type=Path, nargs="+", action="extend", default=[], metavar="FILE", help=script)
@@ -266,6 +268,7 @@ def _server(
             say=say,
             adopts=arguments.adopt,
             rebuilds=arguments.rebuild,
+            removes_members=arguments.remove_members,
         ),
         settings,
         stopped,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -18,9 +19,12 @@ from kestrel_sql.kafka.run.taken_state import Place, is_written, write_taken
 from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
 from kestrel_sql.kafka.takeover.internal import Serde
 from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left
+from kestrel_sql.kafka.takeover.members import remove_members
 from kestrel_sql.kafka.takeover.take_over import Taken, has_final_windows, take_over
 
 _TIMEOUT_S = 20.0
+_COME_BACK_S = 6.0
+"""So long after they were removed members that live have come back: Kafka Streams sends a heartbeat every 3 s."""
 
 
 def check_history(
@@ -75,13 +79,16 @@ class Adoption:
     """Where the queries of a ksqlDB service begin; `say` tells a user.
 
     `rebuilds` says that queries whose state cannot be taken over may begin anew, and write again what ksqlDB has
-    written.
+    written; `removes_members` that the broker is to remove the members that ksqlDB left in its groups.
     """
 
     config: KafkaConfig
     service_id: str
     say: Callable[[str], None]
     rebuilds: bool = False
+    removes_members: bool = False
+    _removed: dict[str, float] = field(default_factory=dict)
+    """When (monotonic, s) the members of a group were removed, which happens once."""
 
     def begun(self, prepared: Prepared, offsets: BrokerOffsets, sink: str | None, place: Place) -> Prepared:
         """Return a query that goes on from ksqlDB's offsets and state, or begins anew; `place` is where state goes.
@@ -93,7 +100,7 @@ class Adoption:
         """
         stored = prepared.stored
         group = self._group(stored.id)
-        self._check_idle(group, stored.id)
+        self._check_idle(group, stored.id, place)
         if sink is not None:
             _check_closed([sink], stored.id, offsets)
         committed = self._committed(group, list(stored.start))
@@ -166,17 +173,35 @@ class Adoption:
         self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
         return replace(prepared, stored=replace(stored, start=first))
 
-    def _check_idle(self, group: str, query_id: str) -> None:
+    def _check_idle(self, group: str, query_id: str, place: Place) -> None:
+        has_members, since = self._has_members(group), self._removed.get(group)
+        waits = f"{query_id} waits until the group {group} has no members, and then starts by itself: "
+        if has_members and since is not None:
+            raise StillRunsError(f"{waits}ksqlDB runs it still, as they came back when they were removed")
+        if has_members and not self.removes_members:
+            raise StillRunsError(
+                f"{waits}ksqlDB runs it still, or has ended within the last 45 s, for which --remove-members does not"
+                " wait"
+            )
+        if has_members:
+            try:
+                remove_members(place.spark(), self.config, group)
+            except QueryError as error:
+                raise StillRunsError(f"{waits}{error.message}") from error
+            finally:
+                self._removed[group] = time.monotonic()
+        if time.monotonic() < self._removed.get(group, -_COME_BACK_S) + _COME_BACK_S:
+            raise StillRunsError(
+                f"{query_id} waits {_COME_BACK_S:g} s to see that no member of the group {group} comes back after the"
+                " broker has removed them"
+            )
+
+    def _has_members(self, group: str) -> bool:
         try:
             found = admin_client(self.config).describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
-            members = found[group].result().members
+            return bool(found[group].result().members)
         except KafkaException as error:
             raise self._failed(group, error) from error
-        if members:
-            raise StillRunsError(
-                f"{query_id} waits until the group {group} has no members, and then starts by itself: ksqlDB runs it"
-                " still, or has ended within the last 45 s"
-            )
 
     def _committed(self, group: str, positions: list[Position]) -> dict[Position, int]:
         found = self._asked(group, lambda: committed_of(self.config, group, positions))

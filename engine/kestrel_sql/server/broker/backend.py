@@ -73,6 +73,8 @@ class BrokerEngineSettings:
     """Whether to take over a command topic that this checkpoint does not know."""
     rebuilds: bool = False
     """Whether queries with state that ksqlDB ran may begin anew, and write their results again."""
+    removes_members: bool = False
+    """Whether the broker is to remove the members that ksqlDB left in the groups of its queries."""
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
     close_spark: Callable[[SparkSession], None] = SparkSession.stop
     rehearse: Callable[[SparkSession, Event], object] = rehearse
@@ -109,7 +111,13 @@ class BrokerBackend(Backend):
             offsets=self._offsets,
             spark=self._spark.session,
             manifest=manifest,
-            adoption=Adoption(run.config, session.config["ksql.service.id"], settings.say, rebuilds=settings.rebuilds),
+            adoption=Adoption(
+                run.config,
+                session.config["ksql.service.id"],
+                settings.say,
+                rebuilds=settings.rebuilds,
+                removes_members=settings.removes_members,
+            ),
             pace=settings.pace,
         )
         self.idle_s = self.idle_s * settings.pace
