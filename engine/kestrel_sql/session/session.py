@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
 
 from kestrel_sql.catalog.apply import apply_command, check_topic, kafka_source
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -226,25 +225,61 @@ class Session:
         snapshot = self.registry.snapshot()
         return lambda spec: replace(spec, schemas=snapshot)
 
-    @singledispatchmethod
     def _plan(self, statement: object, parsed: ParsedStatement) -> Executed:
-        keyword = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
-        raise UnsupportedError(
-            f"{keyword} is not supported here",
-            span=parsed.span,
-            hint="a session plans statements only; run this one in `kestrel shell`",
-        )
+        match statement:
+            case CreateSource():
+                return self._create_source(statement, parsed)
+            case CreateKafkaSource():
+                return self._create_kafka_source(statement, parsed)
+            case CreateGeneratedSource():
+                raise refuse_generated(statement)
+            case CreateAs():
+                return self._create_as(statement, parsed)
+            case InsertInto():
+                query_id = insert_properties(statement.properties).query_id or _LATER
+                plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
+                return Executed(statement=parsed, plan=plan)
+            case InsertValues():
+                return Executed(statement=parsed, insert=plan_insert_values(statement, self.catalog, self.config))
+            case DropSource():
+                return self._drop(statement, parsed)
+            case AlterSource():
+                return self._planned_ddl(parsed, plan_alter(statement, self.catalog))
+            case _:
+                return self._plan_type_or_setting(statement, parsed)
 
-    @_plan.register
-    def _(self, statement: AlterSystem, parsed: ParsedStatement) -> Executed:
-        raise UnsupportedError(
-            "ALTER SYSTEM needs a server",
-            span=parsed.span,
-            hint="SET 'NAME' = 'VALUE' sets a property for the statements that follow",
-        )
+    def _plan_type_or_setting(self, statement: object, parsed: ParsedStatement) -> Executed:
+        match statement:
+            case CreateType(name):
+                otherwise = f"{name} is already registered with type {self.catalog.types.get(name)}"
+                return self._planned_ddl(parsed, plan_create_type(statement, self.catalog), otherwise)
+            case DropType(name):
+                otherwise = f"Type '{name}' does not exist"
+                return self._planned_ddl(parsed, plan_drop_type(statement, self.catalog), otherwise)
+            case SetProperty(name, value):
+                self.config = self.config.with_property(name, value)
+            case UnsetProperty(name):
+                self.config = self.config.without_property(name)
+            case DefineVariable(name, value):
+                self.variables[known_name(self.variables, name)] = value
+            case UndefineVariable(name):
+                self.variables.pop(known_name(self.variables, name), None)
+            case AlterSystem():
+                raise UnsupportedError(
+                    "ALTER SYSTEM needs a server",
+                    span=parsed.span,
+                    hint="SET 'NAME' = 'VALUE' sets a property for the statements that follow",
+                )
+            case _:
+                keyword = parsed.text.split(maxsplit=1)[0].upper() if parsed.text.split() else type(statement).__name__
+                raise UnsupportedError(
+                    f"{keyword} is not supported here",
+                    span=parsed.span,
+                    hint="a session plans statements only; run this one in `kestrel shell`",
+                )
+        return Executed(statement=parsed)
 
-    @_plan.register
-    def _(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:
+    def _create_source(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:
         lookup = RegistryLookup(self.registry)
         command = plan_create_source(statement, self.catalog, self.config, lookup)
         if command is None:
@@ -255,8 +290,7 @@ class Session:
             statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query)
         )
 
-    @_plan.register
-    def _(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
+    def _create_kafka_source(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
         command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
         if command is None:
             return self._existing(parsed, statement.name)
@@ -265,12 +299,7 @@ class Session:
             statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query)
         )
 
-    @_plan.register
-    def _(self, statement: CreateGeneratedSource, parsed: ParsedStatement) -> Executed:
-        raise refuse_generated(statement)
-
-    @_plan.register
-    def _(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
+    def _create_as(self, statement: CreateAs, parsed: ParsedStatement) -> Executed:
         if not may_create(statement, self.catalog, self.config):
             return self._existing(parsed, statement.name)
         replaced = self._query_writing(statement.name)
@@ -283,18 +312,7 @@ class Session:
             check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
         return Executed(statement=parsed, plan=plan)
 
-    @_plan.register
-    def _(self, statement: InsertInto, parsed: ParsedStatement) -> Executed:
-        query_id = insert_properties(statement.properties).query_id or _LATER
-        plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
-        return Executed(statement=parsed, plan=plan)
-
-    @_plan.register
-    def _(self, statement: InsertValues, parsed: ParsedStatement) -> Executed:
-        return Executed(statement=parsed, insert=plan_insert_values(statement, self.catalog, self.config))
-
-    @_plan.register
-    def _(self, statement: DropSource, parsed: ParsedStatement) -> Executed:
+    def _drop(self, statement: DropSource, parsed: ParsedStatement) -> Executed:
         inserts = [q for q in self.queries.values() if q.plan.sink and self._query_writing(q.plan.sink) is not q]
         use = SourceUse(
             sources=self.catalog.derived(statement.name),
@@ -307,41 +325,6 @@ class Session:
             check_writable(source.topic, self.config, parsed.span)
         executed = self._planned_ddl(parsed, plan_drop(statement, self.catalog, use, sharing_topic=sharing))
         return replace(executed, deletes=source) if statement.delete_topic else executed
-
-    @_plan.register
-    def _(self, statement: CreateType, parsed: ParsedStatement) -> Executed:
-        known = self.catalog.types.get(statement.name)
-        otherwise = f"{statement.name} is already registered with type {known}"
-        return self._planned_ddl(parsed, plan_create_type(statement, self.catalog), otherwise)
-
-    @_plan.register
-    def _(self, statement: DropType, parsed: ParsedStatement) -> Executed:
-        otherwise = f"Type '{statement.name}' does not exist"
-        return self._planned_ddl(parsed, plan_drop_type(statement, self.catalog), otherwise)
-
-    @_plan.register
-    def _(self, statement: AlterSource, parsed: ParsedStatement) -> Executed:
-        return self._planned_ddl(parsed, plan_alter(statement, self.catalog))
-
-    @_plan.register
-    def _(self, statement: SetProperty, parsed: ParsedStatement) -> Executed:
-        self.config = self.config.with_property(statement.name, statement.value)
-        return Executed(statement=parsed)
-
-    @_plan.register
-    def _(self, statement: UnsetProperty, parsed: ParsedStatement) -> Executed:
-        self.config = self.config.without_property(statement.name)
-        return Executed(statement=parsed)
-
-    @_plan.register
-    def _(self, statement: DefineVariable, parsed: ParsedStatement) -> Executed:
-        self.variables[known_name(self.variables, statement.name)] = statement.value
-        return Executed(statement=parsed)
-
-    @_plan.register
-    def _(self, statement: UndefineVariable, parsed: ParsedStatement) -> Executed:
-        self.variables.pop(known_name(self.variables, statement.name), None)
-        return Executed(statement=parsed)
 
     def _materialised(self, source: Source) -> QueryPlan | None:
         """Return the query that materialises a read-only table; None for a stream, or if the config disables it."""

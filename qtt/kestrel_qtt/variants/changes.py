@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import singledispatch
+from typing import TypeVar
 
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
+
+T = TypeVar("T")
 
 _COMPARISONS = {
     e.ComparisonOp.EQUAL: (e.ComparisonOp.NOT_EQUAL,),
@@ -61,10 +63,32 @@ _FUNCTIONS = {
 
 def changes(node: e.Node, functions: Registry) -> Iterator[e.Node]:
     """Yield the changed forms of one node; its children are not touched unless the node drops or swaps them."""
-    if isinstance(node, e.FunctionCall):
-        yield from _of_call(node, functions)
-    else:
-        yield from _changes(node)
+    match node:
+        case e.FunctionCall():
+            yield from _of_call(node, functions)
+        case s.Query():
+            yield from _of_query(node)
+        case s.TimeSpan(value):
+            yield replace(node, value=value + 1)
+            if value > 1:
+                yield replace(node, value=value - 1)
+        case s.TumblingWindow() | s.HoppingWindow() | s.SessionWindow() if node.grace is not None:
+            yield replace(node, grace=None)
+        case s.Join():
+            yield from (replace(node, type=other) for other in _JOINS[node.type])
+        case e.Case():
+            if len(node.branches) > 1:
+                yield from (replace(node, branches=fewer) for fewer in one_less(node.branches))
+            if node.default is not None:
+                yield replace(node, default=None)
+        case _:
+            yield from _of_literal(node)
+            yield from _of_operator(node)
+
+
+def one_less(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """Yield the items without each of them in turn."""
+    return (items[:index] + items[index + 1 :] for index in range(len(items)))
 
 
 def _of_call(node: e.FunctionCall, functions: Registry) -> Iterator[e.Node]:
@@ -76,47 +100,46 @@ def _of_call(node: e.FunctionCall, functions: Registry) -> Iterator[e.Node]:
         yield from (argument for argument in node.arguments if not isinstance(argument, e.Lambda | e.IntervalUnit))
 
 
-@singledispatch
-def _changes(node: e.Node) -> Iterator[e.Node]:
-    return iter(())
+def _of_literal(node: e.Node) -> Iterator[e.Node]:
+    match node:
+        case e.BooleanLiteral(value):
+            yield replace(node, value=not value)
+        case e.IntegerLiteral() | e.LongLiteral():
+            yield replace(node, value=node.value + 1)
+        case e.DoubleLiteral(value):
+            yield replace(node, value=value + 1)
+        case e.DecimalLiteral(value):
+            # One in the last digit, so that the literal keeps its type.
+            yield replace(node, value=value + Decimal((0, (1,), int(value.as_tuple().exponent))))
+        case e.StringLiteral(value):
+            yield replace(node, value="" if value else "mutant")
+        case _:
+            pass
 
 
-@_changes.register
-def _(node: e.Comparison) -> Iterator[e.Node]:
-    yield from (replace(node, op=op) for op in _COMPARISONS[node.op])
-
-
-@_changes.register
-def _(node: e.Arithmetic) -> Iterator[e.Node]:
-    yield replace(node, op=_ARITHMETIC[node.op])
-
-
-@_changes.register
-def _(node: e.Logical) -> Iterator[e.Node]:
-    yield replace(node, op=_LOGICAL[node.op])
-    yield node.left
-    yield node.right
-
-
-@_changes.register
-def _(node: e.Not | e.Negate) -> Iterator[e.Node]:
-    yield node.operand
-
-
-@_changes.register
-def _(node: e.IsNull) -> Iterator[e.Node]:
-    yield e.IsNotNull(node.operand)
-
-
-@_changes.register
-def _(node: e.IsNotNull) -> Iterator[e.Node]:
-    yield e.IsNull(node.operand)
-
-
-@_changes.register
-def _(node: e.Between) -> Iterator[e.Node]:
-    yield _range(node, e.ComparisonOp.GREATER_THAN, e.ComparisonOp.LESS_THAN_OR_EQUAL)
-    yield _range(node, e.ComparisonOp.GREATER_THAN_OR_EQUAL, e.ComparisonOp.LESS_THAN)
+def _of_operator(node: e.Node) -> Iterator[e.Node]:
+    match node:
+        case e.Comparison():
+            yield from (replace(node, op=op) for op in _COMPARISONS[node.op])
+        case e.Arithmetic():
+            yield replace(node, op=_ARITHMETIC[node.op])
+        case e.Logical():
+            yield from (replace(node, op=_LOGICAL[node.op]), node.left, node.right)
+        case e.Not(operand) | e.Negate(operand):
+            yield operand
+        case e.IsNull(operand):
+            yield e.IsNotNull(operand)
+        case e.IsNotNull(operand):
+            yield e.IsNull(operand)
+        case e.Between():
+            yield _range(node, e.ComparisonOp.GREATER_THAN, e.ComparisonOp.LESS_THAN_OR_EQUAL)
+            yield _range(node, e.ComparisonOp.GREATER_THAN_OR_EQUAL, e.ComparisonOp.LESS_THAN)
+        case e.InList() if len(node.items) > 1:
+            yield from (replace(node, items=fewer) for fewer in one_less(node.items))
+        case e.Like():
+            yield e.Not(node)
+        case _:
+            pass
 
 
 def _range(node: e.Between, lower: e.ComparisonOp, upper: e.ComparisonOp) -> e.Node:
@@ -125,80 +148,13 @@ def _range(node: e.Between, lower: e.ComparisonOp, upper: e.ComparisonOp) -> e.N
     )
 
 
-@_changes.register
-def _(node: e.InList) -> Iterator[e.Node]:
-    if len(node.items) > 1:
-        for index in range(len(node.items)):
-            yield replace(node, items=node.items[:index] + node.items[index + 1 :])
-
-
-@_changes.register
-def _(node: e.Like) -> Iterator[e.Node]:
-    yield e.Not(node)
-
-
-@_changes.register
-def _(node: e.Case) -> Iterator[e.Node]:
-    if len(node.branches) > 1:
-        for index in range(len(node.branches)):
-            yield replace(node, branches=node.branches[:index] + node.branches[index + 1 :])
-    if node.default is not None:
-        yield replace(node, default=None)
-
-
-@_changes.register
-def _(node: e.BooleanLiteral) -> Iterator[e.Node]:
-    yield replace(node, value=not node.value)
-
-
-@_changes.register
-def _(node: e.IntegerLiteral | e.LongLiteral) -> Iterator[e.Node]:
-    yield replace(node, value=node.value + 1)
-
-
-@_changes.register
-def _(node: e.DecimalLiteral) -> Iterator[e.Node]:
-    # One in the last digit, so that the literal keeps its type.
-    yield replace(node, value=node.value + Decimal((0, (1,), int(node.value.as_tuple().exponent))))
-
-
-@_changes.register
-def _(node: e.DoubleLiteral) -> Iterator[e.Node]:
-    yield replace(node, value=node.value + 1)
-
-
-@_changes.register
-def _(node: e.StringLiteral) -> Iterator[e.Node]:
-    yield replace(node, value="" if node.value else "mutant")
-
-
-@_changes.register
-def _(node: s.TimeSpan) -> Iterator[e.Node]:
-    yield replace(node, value=node.value + 1)
-    if node.value > 1:
-        yield replace(node, value=node.value - 1)
-
-
-@_changes.register
-def _(node: s.TumblingWindow | s.HoppingWindow | s.SessionWindow) -> Iterator[e.Node]:
-    if node.grace is not None:
-        yield replace(node, grace=None)
-
-
-@_changes.register
-def _(node: s.Join) -> Iterator[e.Node]:
-    yield from (replace(node, type=other) for other in _JOINS[node.type])
-
-
-@_changes.register
-def _(node: s.Query) -> Iterator[e.Node]:
+def _of_query(node: s.Query) -> Iterator[e.Node]:
     if node.where is not None:
         yield replace(node, where=None)
     if node.having is not None:
         yield replace(node, having=None)
     if node.group_by is not None and len(node.group_by) > 1:
-        for index in range(len(node.group_by)):
-            yield replace(node, group_by=node.group_by[:index] + node.group_by[index + 1 :])
+        yield from (replace(node, group_by=fewer) for fewer in one_less(node.group_by))
     if node.partition_by is not None:
         yield replace(node, partition_by=None)
     if node.window is not None and node.group_by is not None:

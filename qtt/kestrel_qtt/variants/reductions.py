@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any
 
 from kestrel_qtt.cases.model import Case, InputRecord
 from kestrel_qtt.drivers.declared_topics import topic_of
+from kestrel_qtt.variants.changes import one_less
 from kestrel_qtt.variants.nodes import nodes
 from kestrel_qtt.variants.pruning import unneeded
 from kestrel_sql.sql.format.statements import format_statement
@@ -176,59 +177,39 @@ def _with_statement(draft: Draft, number: int, before: Part, after: Part) -> Dra
     return draft.with_statement(number, after) if draft.statements.get(number) is before else draft
 
 
-@singledispatch
 def _smaller(node: e.Node) -> Iterator[e.Node]:
-    return iter(())
+    match node:
+        case s.Query():
+            yield from _smaller_query(node)
+        case e.FunctionCall(_, arguments):
+            yield from (each for each in arguments if not isinstance(each, e.Lambda | e.IntervalUnit))
+        case e.Logical(_, left, right) | e.Arithmetic(_, left, right):
+            yield from (left, right)
+        case e.Not(operand) | e.Negate(operand) | e.Cast(operand):
+            yield operand
+        case e.Case(branches, default):
+            yield from (branch.result for branch in branches)
+            if default is not None:
+                yield from (default, replace(node, default=None))
+            if len(branches) > 1:
+                yield from (replace(node, branches=fewer) for fewer in one_less(branches))
+        case e.InList(_, items) if len(items) > 1:
+            yield from (replace(node, items=fewer) for fewer in one_less(items))
+        case _:
+            pass
 
 
-@_smaller.register
-def _(node: s.Query) -> Iterator[e.Node]:
+def _smaller_query(node: s.Query) -> Iterator[e.Node]:
     if len(node.select) > 1:
-        for index in range(len(node.select)):
+        for index, fewer in enumerate(one_less(node.select)):
             yield replace(node, select=node.select[index : index + 1])
-            yield replace(node, select=node.select[:index] + node.select[index + 1 :])
+            yield replace(node, select=fewer)
     for clause in ("where", "having", "window", "partition_by", "emit", "limit"):
         if getattr(node, clause) is not None:
             yield replace(node, **{clause: None})  # type: ignore[arg-type]
-    for index in range(len(node.joins)):
-        yield replace(node, joins=node.joins[:index] + node.joins[index + 1 :])
+    yield from (replace(node, joins=fewer) for fewer in one_less(node.joins))
     if node.group_by is not None and len(node.group_by) > 1:
-        for index in range(len(node.group_by)):
-            yield replace(node, group_by=node.group_by[:index] + node.group_by[index + 1 :])
-
-
-@_smaller.register
-def _(node: e.FunctionCall) -> Iterator[e.Node]:
-    yield from (argument for argument in node.arguments if not isinstance(argument, e.Lambda | e.IntervalUnit))
-
-
-@_smaller.register
-def _(node: e.Logical | e.Arithmetic) -> Iterator[e.Node]:
-    yield node.left
-    yield node.right
-
-
-@_smaller.register
-def _(node: e.Not | e.Negate | e.Cast) -> Iterator[e.Node]:
-    yield node.operand
-
-
-@_smaller.register
-def _(node: e.Case) -> Iterator[e.Node]:
-    yield from (branch.result for branch in node.branches)
-    if node.default is not None:
-        yield node.default
-        yield replace(node, default=None)
-    if len(node.branches) > 1:
-        for index in range(len(node.branches)):
-            yield replace(node, branches=node.branches[:index] + node.branches[index + 1 :])
-
-
-@_smaller.register
-def _(node: e.InList) -> Iterator[e.Node]:
-    if len(node.items) > 1:
-        for index in range(len(node.items)):
-            yield replace(node, items=node.items[:index] + node.items[index + 1 :])
+        yield from (replace(node, group_by=fewer) for fewer in one_less(node.group_by))
 
 
 def smaller_values(draft: Draft) -> Iterator[Reduction]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import singledispatch
 from typing import Any
 
 from kestrel_sql.admin.answer import Entity
@@ -45,27 +44,33 @@ def entity_of(statement: object, text: str, view: EngineView) -> Entity | None:
     return {"@type": kind, "statementText": text, **found, "warnings": found.get("warnings", [])}
 
 
-@singledispatch
 def _entity(statement: object, view: EngineView) -> Entity | None:
-    return None
+    match statement:
+        case a.ListObjects(what, extended):
+            build = _LISTS.get(what)
+            return listed_connectors(what, view) if build is None else build(view, extended)
+        case UndefineVariable(name) if name.upper() not in map(str.upper, view.session.variables):
+            message = f"Cannot undefine variable '{name}' which was never defined"
+            return {"@type": "warning_entity", "message": message}
+        case a.Describe():
+            return _described(statement, view)
+        case a.Explain():
+            return _explained(statement, view)
+        case a.AssertTopic(topic, exists=exists):
+            assert_topic(statement, view)
+            return {"@type": "assert_topic", "topicName": topic, "exists": exists}
+        case a.AssertSchema(subject, schema_id, exists=exists):
+            assert_schema(statement, view)
+            return {"@type": "assert_schema", "subject": subject, "id": schema_id, "exists": exists}
+        case a.CreateConnector():
+            return created_connector(statement, view)
+        case a.DropConnector():
+            return dropped_connector(statement, view)
+        case _:
+            return None
 
 
-@_entity.register
-def _(statement: a.ListObjects, view: EngineView) -> Entity:
-    build = _LISTS.get(statement.what)
-    return listed_connectors(statement.what, view) if build is None else build(view, statement.extended)
-
-
-@_entity.register
-def _(statement: UndefineVariable, view: EngineView) -> Entity | None:
-    if statement.name.upper() in map(str.upper, view.session.variables):
-        return None
-    message = f"Cannot undefine variable '{statement.name}' which was never defined"
-    return {"@type": "warning_entity", "message": message}
-
-
-@_entity.register
-def _(statement: a.Describe, view: EngineView) -> Entity:
+def _described(statement: a.Describe, view: EngineView) -> Entity:
     match statement.what:
         case "SOURCE":
             source = view.source(statement.name or "", statement.span)
@@ -80,8 +85,7 @@ def _(statement: a.Describe, view: EngineView) -> Entity:
             return described_connector(statement, view)
 
 
-@_entity.register
-def _(statement: a.Explain, view: EngineView) -> Entity:
+def _explained(statement: a.Explain, view: EngineView) -> Entity:
     running = view.session.queries.get(statement.target) if isinstance(statement.target, str) else None
     plan = explained_plan(statement, view)
     if isinstance(statement.target, str):
@@ -89,28 +93,6 @@ def _(statement: a.Explain, view: EngineView) -> Entity:
     else:
         described = {**described_plan(plan, view), "statementText": f"{format_statement(statement.target)};"}
     return {"@type": "queryDescription", "queryDescription": described}
-
-
-@_entity.register
-def _(statement: a.AssertTopic, view: EngineView) -> Entity:
-    assert_topic(statement, view)
-    return {"@type": "assert_topic", "topicName": statement.topic, "exists": statement.exists}
-
-
-@_entity.register
-def _(statement: a.AssertSchema, view: EngineView) -> Entity:
-    assert_schema(statement, view)
-    return {"@type": "assert_schema", "subject": statement.subject, "id": statement.id, "exists": statement.exists}
-
-
-@_entity.register
-def _(statement: a.CreateConnector, view: EngineView) -> Entity:
-    return created_connector(statement, view)
-
-
-@_entity.register
-def _(statement: a.DropConnector, view: EngineView) -> Entity:
-    return dropped_connector(statement, view)
 
 
 def _sources(kind: SourceKind) -> Callable[[EngineView, bool], Entity]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Iterable
-from functools import singledispatch
 
 from kestrel_sql.java.numbers import double_digits
 from kestrel_sql.sql.keywords import is_plain
@@ -62,178 +61,90 @@ def format_expression(expression: e.Expression) -> str:
     Raises:
         TypeError: not an expression node.
     """
-    return _format(expression)
+    match expression:
+        case e.NullLiteral():
+            return "null"
+        case e.BooleanLiteral(value):
+            return "true" if value else "false"
+        case e.IntegerLiteral(value) | e.LongLiteral(value):
+            return str(value)
+        case e.DecimalLiteral(value):
+            return format_decimal(value)
+        case e.DoubleLiteral(value):
+            return format_double(value)
+        case e.StringLiteral(value):
+            return format_string(value)
+        case e.IntervalUnit(unit):
+            return unit
+        case e.LambdaVariable(name) | e.ColumnRef(name, None):
+            return format_identifier(name)
+        case e.ColumnRef(name, str(qualifier)):
+            # After the point, a leading digit would be read as the start of a decimal number.
+            written = quote(name) if name[:1].isdigit() else format_identifier(name)
+            return f"{format_identifier(qualifier)}.{written}"
+        case _:
+            return _operator(expression)
 
 
-@singledispatch
-def _format(expression: e.Expression) -> str:
-    raise TypeError(f"not an expression: {expression!r}")
+def _operator(expression: e.Expression) -> str:
+    match expression:
+        case e.Not(operand):
+            return f"(NOT {format_expression(operand)})"
+        case e.Logical(op, left, right) | e.Comparison(op, left, right) | e.Arithmetic(op, left, right):
+            return f"({format_expression(left)} {op.value} {format_expression(right)})"
+        case e.Negate(operand):
+            return _negated(operand)
+        case e.UnaryPlus(operand):
+            return f"+{format_expression(operand)}"
+        case e.IsNull(operand) | e.IsNotNull(operand):
+            return f"({format_expression(operand)} IS {'NULL' if isinstance(expression, e.IsNull) else 'NOT NULL'})"
+        case e.Between(operand, lower, upper):
+            bounds = f"{format_expression(lower)} AND {format_expression(upper)}"
+            return f"({format_expression(operand)} BETWEEN {bounds})"
+        case e.InList(operand, items):
+            return f"({format_expression(operand)} IN ({_join(items)}))"
+        case e.Like(operand, pattern, escape):
+            ending = "" if escape is None else f" ESCAPE {format_string(escape)}"
+            return f"({format_expression(operand)} LIKE {format_expression(pattern)}{ending})"
+        case e.AtTimeZone(operand, zone):
+            return f"({format_base(operand)} AT TIME ZONE {format_string(zone)})"
+        case _:
+            return _compound(expression)
 
 
-@_format.register
-def _(expression: e.NullLiteral) -> str:
-    return "null"
-
-
-@_format.register
-def _(expression: e.BooleanLiteral) -> str:
-    return "true" if expression.value else "false"
-
-
-@_format.register(e.IntegerLiteral)
-@_format.register(e.LongLiteral)
-def _(expression: e.IntegerLiteral | e.LongLiteral) -> str:
-    return str(expression.value)
-
-
-@_format.register
-def _(expression: e.DecimalLiteral) -> str:
-    return format_decimal(expression.value)
-
-
-@_format.register
-def _(expression: e.DoubleLiteral) -> str:
-    return format_double(expression.value)
-
-
-@_format.register
-def _(expression: e.StringLiteral) -> str:
-    return format_string(expression.value)
-
-
-@_format.register
-def _(expression: e.IntervalUnit) -> str:
-    return expression.unit
-
-
-@_format.register
-def _(expression: e.ColumnRef) -> str:
-    if expression.qualifier is None:
-        return format_identifier(expression.name)
-    # After the point, a leading digit would be read as the start of a decimal number.
-    name = quote(expression.name) if expression.name[:1].isdigit() else format_identifier(expression.name)
-    return f"{format_identifier(expression.qualifier)}.{name}"
-
-
-@_format.register
-def _(expression: e.LambdaVariable) -> str:
-    return format_identifier(expression.name)
-
-
-@_format.register
-def _(expression: e.Not) -> str:
-    return f"(NOT {format_expression(expression.operand)})"
-
-
-@_format.register(e.Logical)
-@_format.register(e.Comparison)
-@_format.register(e.Arithmetic)
-def _(expression: e.Logical | e.Comparison | e.Arithmetic) -> str:
-    return f"({format_expression(expression.left)} {expression.op.value} {format_expression(expression.right)})"
-
-
-@_format.register
-def _(expression: e.Negate) -> str:
-    operand = format_expression(expression.operand)
-    if operand.startswith("-"):
-        return f"- {operand}"
+def _negated(operand: e.Expression) -> str:
+    text = format_expression(operand)
+    if text.startswith("-"):
+        return f"- {text}"
     # A minus directly before digits would become part of the literal.
-    return (
-        f"-({operand})"
-        if operand[0] in "0123456789." and not isinstance(expression.operand, e.ColumnRef)
-        else f"-{operand}"
-    )
+    return f"-({text})" if text[0] in "0123456789." and not isinstance(operand, e.ColumnRef) else f"-{text}"
 
 
-@_format.register
-def _(expression: e.UnaryPlus) -> str:
-    return f"+{format_expression(expression.operand)}"
-
-
-@_format.register
-def _(expression: e.IsNull) -> str:
-    return f"({format_expression(expression.operand)} IS NULL)"
-
-
-@_format.register
-def _(expression: e.IsNotNull) -> str:
-    return f"({format_expression(expression.operand)} IS NOT NULL)"
-
-
-@_format.register
-def _(expression: e.Between) -> str:
-    bounds = f"{format_expression(expression.lower)} AND {format_expression(expression.upper)}"
-    return f"({format_expression(expression.operand)} BETWEEN {bounds})"
-
-
-@_format.register
-def _(expression: e.InList) -> str:
-    return f"({format_expression(expression.operand)} IN ({_join(expression.items)}))"
-
-
-@_format.register
-def _(expression: e.Like) -> str:
-    escape = "" if expression.escape is None else f" ESCAPE {format_string(expression.escape)}"
-    return f"({format_expression(expression.operand)} LIKE {format_expression(expression.pattern)}{escape})"
-
-
-@_format.register
-def _(expression: e.Case) -> str:
-    return f"(CASE{_branches(expression)} END)"
-
-
-@_format.register
-def _(expression: e.SimpleCase) -> str:
-    return f"(CASE {format_expression(expression.operand)}{_branches(expression)} END)"
-
-
-@_format.register
-def _(expression: e.Cast) -> str:
-    return f"CAST({format_expression(expression.operand)} AS {format_type(expression.type)})"
-
-
-@_format.register
-def _(expression: e.ArrayConstructor) -> str:
-    return f"ARRAY[{_join(expression.items)}]"
-
-
-@_format.register
-def _(expression: e.MapConstructor) -> str:
-    entries = ", ".join(f"{format_expression(key)}:={format_expression(value)}" for key, value in expression.entries)
-    return f"MAP({entries})"
-
-
-@_format.register
-def _(expression: e.StructConstructor) -> str:
-    fields = ", ".join(f"{format_identifier(name)}:={format_expression(value)}" for name, value in expression.fields)
-    return f"STRUCT({fields})"
-
-
-@_format.register
-def _(expression: e.Subscript) -> str:
-    return f"{format_base(expression.base)}[{format_expression(expression.index)}]"
-
-
-@_format.register
-def _(expression: e.Dereference) -> str:
-    return f"{format_base(expression.base)}->{format_identifier(expression.field)}"
-
-
-@_format.register
-def _(expression: e.Lambda) -> str:
-    return f"({', '.join(map(format_identifier, expression.parameters))}) => {format_expression(expression.body)}"
-
-
-@_format.register
-def _(expression: e.FunctionCall) -> str:
-    name = quote(expression.name) if expression.name in _CONSTRUCTORS else format_identifier(expression.name)
-    arguments = _join(expression.arguments)
-    return f"{name}({arguments or ('*' if expression.name == 'COUNT' else '')})"
-
-
-@_format.register
-def _(expression: e.AtTimeZone) -> str:
-    return f"({format_base(expression.operand)} AT TIME ZONE {format_string(expression.zone)})"
+def _compound(expression: e.Expression) -> str:
+    match expression:
+        case e.Case() | e.SimpleCase():
+            return f"(CASE{_branches(expression)} END)"
+        case e.Cast(operand, sql_type):
+            return f"CAST({format_expression(operand)} AS {format_type(sql_type)})"
+        case e.ArrayConstructor(items):
+            return f"ARRAY[{_join(items)}]"
+        case e.MapConstructor(entries):
+            written = ", ".join(f"{format_expression(key)}:={format_expression(value)}" for key, value in entries)
+            return f"MAP({written})"
+        case e.StructConstructor(fields):
+            written = ", ".join(f"{format_identifier(name)}:={format_expression(value)}" for name, value in fields)
+            return f"STRUCT({written})"
+        case e.Subscript(base, index):
+            return f"{format_base(base)}[{format_expression(index)}]"
+        case e.Dereference(base, field):
+            return f"{format_base(base)}->{format_identifier(field)}"
+        case e.Lambda(parameters, body):
+            return f"({', '.join(map(format_identifier, parameters))}) => {format_expression(body)}"
+        case e.FunctionCall(name, arguments):
+            written = quote(name) if name in _CONSTRUCTORS else format_identifier(name)
+            return f"{written}({_join(arguments) or ('*' if name == 'COUNT' else '')})"
+        case _:
+            raise TypeError(f"not an expression: {expression!r}")
 
 
 def format_base(expression: e.Expression) -> str:
@@ -250,5 +161,6 @@ def _join(items: Iterable[e.Expression]) -> str:
 
 
 def _branches(case: e.Case | e.SimpleCase) -> str:
-    text = "".join(f" WHEN {format_expression(b.condition)} THEN {format_expression(b.result)}" for b in case.branches)
+    text = f" {format_expression(case.operand)}" if isinstance(case, e.SimpleCase) else ""
+    text += "".join(f" WHEN {format_expression(b.condition)} THEN {format_expression(b.result)}" for b in case.branches)
     return text if case.default is None else f"{text} ELSE {format_expression(case.default)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterable
-from functools import singledispatch
 
 from kestrel_sql.sql.format.expressions import (
     format_base,
@@ -32,7 +31,6 @@ _JOINS = {
 }
 
 
-@singledispatch
 def format_statement(statement: Statement) -> str:
     """Write a statement in the canonical form of rules E11.
 
@@ -41,216 +39,128 @@ def format_statement(statement: Statement) -> str:
     Raises:
         TypeError: not a statement node.
     """
-    raise TypeError(f"not a statement: {statement!r}")
+    match statement:
+        case s.Query():
+            return _query(statement)
+        case s.CreateSource(kind, name, elements, properties):
+            written = f"SOURCE {kind.value}" if statement.is_source else kind.value
+            head = _words("CREATE", _or_replace(statement.or_replace), written, _if_not_exists(statement.if_not_exists))
+            return f"{_words(head, format_identifier(name), _elements(elements), _with(properties))};"
+        case s.CreateAs(kind, name, query, properties):
+            head = _words("CREATE", _or_replace(statement.or_replace), kind.value)
+            name = _words(_if_not_exists(statement.if_not_exists), format_identifier(name))
+            return _words(head, name, _with(properties), "AS", format_statement(query))
+        case CreateKafkaSource():
+            return format_kafka_source(statement)
+        case CreateGeneratedSource():
+            return format_generated_source(statement)
+        case s.InsertInto(target, query, properties):
+            return _words("INSERT INTO", format_identifier(target), _with(properties), format_statement(query))
+        case s.InsertValues(target, columns, values):
+            return _words("INSERT INTO", format_identifier(target), _names(columns), "VALUES", _tuple(values))
+        case s.AlterSource(kind, name, added):
+            items = (f"ADD COLUMN {format_identifier(column)} {format_type(sql_type)}" for column, sql_type in added)
+            return _words("ALTER", kind.value, format_identifier(name), ", ".join(items))
+        case _:
+            return _drop_or_type(statement)
 
 
-@format_statement.register
-def _(statement: s.Query) -> str:
-    clauses = [_select(statement.select), f"FROM {_source(statement.source)}", *map(_join_clause, statement.joins)]
-    if statement.window is not None:
+def _query(query: s.Query) -> str:
+    clauses = [_select(query.select), f"FROM {_source(query.source)}", *map(_join_clause, query.joins)]
+    if query.window is not None:
         # The blank is ksqlDB's: clients compare the texts of statements.
-        clauses.append(f"WINDOW {format_window(statement.window)} ")
-    if statement.where is not None:
-        clauses.append(f"WHERE {format_expression(statement.where)}")
-    if statement.group_by is not None:
-        clauses.append(f"GROUP BY {_expressions(statement.group_by) or '()'}")
-    if statement.partition_by is not None:
-        clauses.append(f"PARTITION BY {_expressions(statement.partition_by) or '()'}")
-    if statement.having is not None:
-        clauses.append(f"HAVING {format_expression(statement.having)}")
-    return "\n".join([*clauses, *_ending(statement)])
+        clauses.append(f"WINDOW {format_window(query.window)} ")
+    if query.where is not None:
+        clauses.append(f"WHERE {format_expression(query.where)}")
+    if query.group_by is not None:
+        clauses.append(f"GROUP BY {_expressions(query.group_by) or '()'}")
+    if query.partition_by is not None:
+        clauses.append(f"PARTITION BY {_expressions(query.partition_by) or '()'}")
+    if query.having is not None:
+        clauses.append(f"HAVING {format_expression(query.having)}")
+    if query.emit is not None:
+        clauses.append(f"EMIT {query.emit.value}")
+    if query.limit is not None:
+        clauses.append(_limit(query.limit))
+    return "\n".join(clauses)
 
 
-@format_statement.register
-def _(statement: s.CreateSource) -> str:
-    kind = f"SOURCE {statement.kind.value}" if statement.is_source else statement.kind.value
-    head = _words("CREATE", _or_replace(statement.or_replace), kind, _if_not_exists(statement.if_not_exists))
-    name, elements = format_identifier(statement.name), _elements(statement.elements)
-    return f"{_words(head, name, elements, _with(statement.properties))};"
+def _drop_or_type(statement: Statement) -> str:
+    match statement:
+        case s.DropSource(kind, name, if_exists, delete_topic):
+            delete = "DELETE TOPIC" if delete_topic else ""
+            return _words("DROP", kind.value, _if_exists(if_exists), format_identifier(name), delete)
+        case s.CreateType(name, sql_type, if_not_exists):
+            head = _words("CREATE TYPE", _if_not_exists(if_not_exists), format_identifier(name))
+            return f"{head} AS {format_type(sql_type)}"
+        case s.DropType(name, if_exists):
+            return _words("DROP TYPE", _if_exists(if_exists), format_identifier(name))
+        case a.CreateConnector(kind, name, properties, if_not_exists):
+            head = _words("CREATE", kind, "CONNECTOR", _if_not_exists(if_not_exists))
+            return _words(head, format_identifier(name), _with(properties))
+        case a.DropConnector(name, if_exists):
+            return _words("DROP CONNECTOR", _if_exists(if_exists), format_identifier(name))
+        case _:
+            return _setting(statement)
 
 
-@format_statement.register
-def _(statement: s.CreateAs) -> str:
-    head = _words(
-        "CREATE", _or_replace(statement.or_replace), statement.kind.value, _if_not_exists(statement.if_not_exists)
-    )
-    return _words(
-        head, format_identifier(statement.name), _with(statement.properties), "AS", format_statement(statement.query)
-    )
+def _setting(statement: Statement) -> str:
+    match statement:
+        case s.SetProperty(name, value):
+            return f"SET {format_string(name)} = {format_string(value)}"
+        case s.UnsetProperty(name):
+            return f"UNSET {format_string(name)}"
+        case s.AlterSystem(name, value):
+            return f"ALTER SYSTEM {format_string(name)} = {format_string(value)}"
+        case s.DefineVariable(name, value):
+            return f"DEFINE {name} = {format_string(value)}"
+        case s.UndefineVariable(name):
+            return f"UNDEFINE {name}"
+        case a.RunScript(path):
+            return f"RUN SCRIPT {format_string(path)}"
+        case _:
+            return _question(statement)
 
 
-@format_statement.register
-def _(statement: CreateKafkaSource) -> str:
-    return format_kafka_source(statement)
+def _question(statement: Statement) -> str:
+    match statement:
+        case a.ListObjects(what, extended):
+            return _words("LIST", what, _extended(extended))
+        case a.Describe("SOURCE", str(name), extended):
+            # Unquoted, TABLES would mean all tables.
+            return _words("DESCRIBE", "`TABLES`" if name == "TABLES" else format_identifier(name), _extended(extended))
+        case a.Describe(what, name, extended):
+            return _words("DESCRIBE", what, "" if name is None else format_identifier(name), _extended(extended))
+        case a.PrintTopic(topic, from_beginning, interval, limit):
+            beginning = "FROM BEGINNING" if from_beginning else ""
+            every = "" if interval is None else f"INTERVAL {interval}"
+            return _words("PRINT", format_string(topic), beginning, every, _limit(limit))
+        case a.ControlQuery(verb, query_id):
+            return f"{verb} {'ALL' if query_id is None else format_identifier(query_id)}"
+        case a.Explain(target):
+            return f"EXPLAIN {format_identifier(target) if isinstance(target, str) else format_statement(target)}"
+        case _:
+            return _assertion(statement)
 
 
-@format_statement.register
-def _(statement: CreateGeneratedSource) -> str:
-    return format_generated_source(statement)
-
-
-@format_statement.register
-def _(statement: s.InsertInto) -> str:
-    return _words(
-        "INSERT INTO",
-        format_identifier(statement.target),
-        _with(statement.properties),
-        format_statement(statement.query),
-    )
-
-
-@format_statement.register
-def _(statement: s.InsertValues) -> str:
-    return _words(
-        "INSERT INTO",
-        format_identifier(statement.target),
-        _names(statement.columns),
-        "VALUES",
-        _tuple(statement.values),
-    )
-
-
-@format_statement.register
-def _(statement: s.DropSource) -> str:
-    delete = "DELETE TOPIC" if statement.delete_topic else ""
-    return _words(
-        "DROP", statement.kind.value, _if_exists(statement.if_exists), format_identifier(statement.name), delete
-    )
-
-
-@format_statement.register
-def _(statement: s.CreateType) -> str:
-    head = _words("CREATE TYPE", _if_not_exists(statement.if_not_exists), format_identifier(statement.name))
-    return f"{head} AS {format_type(statement.type)}"
-
-
-@format_statement.register
-def _(statement: s.DropType) -> str:
-    return _words("DROP TYPE", _if_exists(statement.if_exists), format_identifier(statement.name))
-
-
-@format_statement.register
-def _(statement: s.AlterSource) -> str:
-    added = ", ".join(
-        f"ADD COLUMN {format_identifier(name)} {format_type(sql_type)}" for name, sql_type in statement.columns
-    )
-    return _words("ALTER", statement.kind.value, format_identifier(statement.name), added)
-
-
-@format_statement.register
-def _(statement: s.SetProperty) -> str:
-    return f"SET {format_string(statement.name)} = {format_string(statement.value)}"
-
-
-@format_statement.register
-def _(statement: s.UnsetProperty) -> str:
-    return f"UNSET {format_string(statement.name)}"
-
-
-@format_statement.register
-def _(statement: s.AlterSystem) -> str:
-    return f"ALTER SYSTEM {format_string(statement.name)} = {format_string(statement.value)}"
-
-
-@format_statement.register
-def _(statement: s.DefineVariable) -> str:
-    return f"DEFINE {statement.name} = {format_string(statement.value)}"
-
-
-@format_statement.register
-def _(statement: s.UndefineVariable) -> str:
-    return f"UNDEFINE {statement.name}"
-
-
-@format_statement.register
-def _(statement: a.ListObjects) -> str:
-    return _words("LIST", statement.what, _extended(statement.extended))
-
-
-@format_statement.register
-def _(statement: a.Describe) -> str:
-    if statement.what == "SOURCE":
-        name = statement.name or ""
-        # Unquoted, TABLES would mean all tables.
-        written = "`TABLES`" if name == "TABLES" else format_identifier(name)
-        return _words("DESCRIBE", written, _extended(statement.extended))
-    name = "" if statement.name is None else format_identifier(statement.name)
-    return _words("DESCRIBE", statement.what, name, _extended(statement.extended))
-
-
-@format_statement.register
-def _(statement: a.PrintTopic) -> str:
-    beginning = "FROM BEGINNING" if statement.from_beginning else ""
-    interval = "" if statement.interval is None else f"INTERVAL {statement.interval}"
-    return _words("PRINT", format_string(statement.topic), beginning, interval, _limit(statement.limit))
-
-
-@format_statement.register
-def _(statement: a.ControlQuery) -> str:
-    return f"{statement.verb} {'ALL' if statement.query_id is None else format_identifier(statement.query_id)}"
-
-
-@format_statement.register
-def _(statement: a.CreateConnector) -> str:
-    head = _words("CREATE", statement.kind, "CONNECTOR", _if_not_exists(statement.if_not_exists))
-    return _words(head, format_identifier(statement.name), _with(statement.properties))
-
-
-@format_statement.register
-def _(statement: a.DropConnector) -> str:
-    return _words("DROP CONNECTOR", _if_exists(statement.if_exists), format_identifier(statement.name))
-
-
-@format_statement.register
-def _(statement: a.Explain) -> str:
-    target = statement.target
-    return f"EXPLAIN {format_identifier(target) if isinstance(target, str) else format_statement(target)}"
-
-
-@format_statement.register
-def _(statement: a.AssertTopic) -> str:
-    head = _words("ASSERT", _exists(statement.exists), "TOPIC", format_string(statement.topic))
-    return _words(head, _with(statement.properties), _timeout(statement.timeout))
-
-
-@format_statement.register
-def _(statement: a.AssertSchema) -> str:
-    subject = "" if statement.subject is None else f"SUBJECT {format_string(statement.subject)}"
-    schema_id = "" if statement.id is None else f"ID {statement.id}"
-    return _words("ASSERT", _exists(statement.exists), "SCHEMA", subject, schema_id, _timeout(statement.timeout))
-
-
-@format_statement.register
-def _(statement: a.AssertValues) -> str:
-    return _words(
-        "ASSERT VALUES",
-        format_identifier(statement.source),
-        _names(statement.columns),
-        "VALUES",
-        _tuple(statement.values),
-    )
-
-
-@format_statement.register
-def _(statement: a.AssertNullValues) -> str:
-    return _words(
-        "ASSERT NULL VALUES",
-        format_identifier(statement.source),
-        _names(statement.columns),
-        "KEY",
-        _tuple(statement.values),
-    )
-
-
-@format_statement.register
-def _(statement: a.AssertSource) -> str:
-    head = _words("ASSERT", statement.kind.value, format_identifier(statement.name))
-    return _words(head, _elements(statement.elements), _with(statement.properties))
-
-
-@format_statement.register
-def _(statement: a.RunScript) -> str:
-    return f"RUN SCRIPT {format_string(statement.path)}"
+def _assertion(statement: Statement) -> str:
+    match statement:
+        case a.AssertTopic(topic, properties, timeout, exists):
+            head = _words("ASSERT", _exists(exists), "TOPIC", format_string(topic))
+            return _words(head, _with(properties), _timeout(timeout))
+        case a.AssertSchema(subject, schema_id, timeout, exists):
+            of = "" if subject is None else f"SUBJECT {format_string(subject)}"
+            number = "" if schema_id is None else f"ID {schema_id}"
+            return _words("ASSERT", _exists(exists), "SCHEMA", of, number, _timeout(timeout))
+        case a.AssertValues(source, columns, values):
+            return _words("ASSERT VALUES", format_identifier(source), _names(columns), "VALUES", _tuple(values))
+        case a.AssertNullValues(source, columns, values):
+            return _words("ASSERT NULL VALUES", format_identifier(source), _names(columns), "KEY", _tuple(values))
+        case a.AssertSource(kind, name, elements, properties):
+            head = _words("ASSERT", kind.value, format_identifier(name))
+            return _words(head, _elements(elements), _with(properties))
+        case _:
+            raise TypeError(f"not a statement: {statement!r}")
 
 
 def format_window(window: s.Window) -> str:
@@ -352,11 +262,6 @@ def _within(within: s.Within) -> str:
     before, after = _span(within.before), _span(within.after)
     grace = "" if within.grace is None else f"GRACE PERIOD {_span(within.grace)}"
     return _words("WITHIN", before if before == after else f"({before}, {after})", grace)
-
-
-def _ending(query: s.Query) -> list[str]:
-    emit = "" if query.emit is None else f"EMIT {query.emit.value}"
-    return [clause for clause in (emit, _limit(query.limit)) if clause]
 
 
 def _elements(elements: tuple[s.Element, ...]) -> str:

@@ -7,12 +7,18 @@ from kestrel_sql.sql.nodes import admin as a
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.queries import QueryRules, integer_value
-from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, kinds, names, parts
+from kestrel_sql.sql.parse.spans import NAME, Children, Part, child_span, cover, flag, kinds, names, node, part, parts
 from kestrel_sql.sql.parse.tokens import Token
 
 
 class AdminRules(QueryRules):
     """Statements that do not touch data."""
+
+    from_beginning = flag("from_beginning")  # `FROM BEGINNING`
+    undefine_variable = node(s.UndefineVariable, 1)  # `UNDEFINE n`
+    not_exists = flag("not_exists")  # `NOT EXISTS`
+    subject = part("subject", 1)  # `SUBJECT s`
+    timeout = part("timeout", 1)  # `TIMEOUT n UNIT`
 
     def list_objects(self, c: Children) -> a.ListObjects:
         """`LIST …`, `SHOW …`."""
@@ -44,10 +50,6 @@ class AdminRules(QueryRules):
             clauses["resource"], "from_beginning" in clauses, clauses.get("every"), clauses.get("limit"), span=cover(c)
         )
 
-    def from_beginning(self, c: Children) -> Part:
-        """`FROM BEGINNING`."""
-        return Part("from_beginning", True, cover(c))
-
     def every(self, c: Children) -> Part:
         """`INTERVAL n`, `SAMPLE n`."""
         return Part("every", integer_value(c[1]), cover(c))
@@ -77,10 +79,6 @@ class AdminRules(QueryRules):
         """`DEFINE n = 'v'`."""
         return s.DefineVariable(c[1].value, self.text_of(c[3]), span=cover(c))
 
-    def undefine_variable(self, c: Children) -> s.UndefineVariable:
-        """`UNDEFINE n`."""
-        return s.UndefineVariable(c[1].value, span=cover(c))
-
     def create_connector(self, c: Children) -> a.CreateConnector:
         """`CREATE SOURCE|SINK CONNECTOR`."""
         clauses = parts(c)
@@ -108,23 +106,11 @@ class AdminRules(QueryRules):
             clauses.get("subject"), clauses.get("schema_id"), clauses.get("timeout"), exists, span=cover(c)
         )
 
-    def not_exists(self, c: Children) -> Part:
-        """`NOT EXISTS`."""
-        return Part("not_exists", True, cover(c))
-
-    def subject(self, c: Children) -> Part:
-        """`SUBJECT s`."""
-        return Part("subject", c[1].value, cover(c))
-
     def schema_id(self, c: Children) -> Part:
         """`ID n`."""
         if not isinstance(c[1], e.IntegerLiteral):
             raise SqlSyntaxError("ID must be an integer", span=cover(c))
         return Part("schema_id", c[1].value, cover(c))
-
-    def timeout(self, c: Children) -> Part:
-        """`TIMEOUT n UNIT`."""
-        return Part("timeout", c[1], cover(c))
 
     def assert_values(self, c: Children) -> a.AssertValues:
         """`ASSERT VALUES`."""

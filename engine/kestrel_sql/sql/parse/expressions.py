@@ -11,7 +11,7 @@ from typing import TypeVar
 from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes.walk import rewrite
-from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, node, nodes, part
 from kestrel_sql.sql.parse.tokens import Token
 from kestrel_sql.sql.parse.types import TypeRules
 
@@ -27,13 +27,23 @@ _P = TypeVar("_P", e.Between, e.InList, e.Like)
 class ExpressionRules(TypeRules):
     """Expressions and literals."""
 
+    negation = node(e.Not, 1)  # `NOT a`
+    negate = node(e.Negate, 1)  # `-a`
+    unary_plus = node(e.UnaryPlus, 1)  # `+a`
+    branch = node(e.When, 1, 3)  # `WHEN a THEN b`
+    otherwise = part("otherwise", 1)  # `ELSE a`
+    cast = node(e.Cast, 2, 4)  # `CAST(a AS type)`
+    map_entry = part("map_entry", 0, 2)  # `key := value`
+    struct_entry = part("struct_entry", 0, 2)  # `field := value`
+    subscript = node(e.Subscript, 0, 2)  # `a[b]`
+    dereference = node(e.Dereference, 0, 2)  # `a->b`
+    column = node(e.ColumnRef, 0)  # `a`
+    qualified_column = node(e.ColumnRef, 2, 0)  # `s.a`
+    null = node(e.NullLiteral)  # `NULL`
+
     def logical(self, c: Children) -> e.Logical:
         """`a AND b`, `a OR b`."""
         return e.Logical(e.LogicalOp(c[1].type), c[0], c[2], span=cover(c))
-
-    def negation(self, c: Children) -> e.Not:
-        """`NOT a`."""
-        return e.Not(c[1], span=cover(c))
 
     def comparison(self, c: Children) -> e.Comparison:
         """`a = b` and the other comparisons."""
@@ -72,14 +82,6 @@ class ExpressionRules(TypeRules):
         """`a + b` and the other arithmetic operations."""
         return e.Arithmetic(_ARITHMETIC[c[1].value], c[0], c[2], span=cover(c))
 
-    def negate(self, c: Children) -> e.Negate:
-        """`-a`."""
-        return e.Negate(c[1], span=cover(c))
-
-    def unary_plus(self, c: Children) -> e.UnaryPlus:
-        """`+a`."""
-        return e.UnaryPlus(c[1], span=cover(c))
-
     def at_time_zone(self, c: Children) -> e.AtTimeZone:
         """`a AT TIME ZONE 'z'`."""
         return e.AtTimeZone(c[0], self.text_of(c[-1]), span=cover(c))
@@ -99,18 +101,6 @@ class ExpressionRules(TypeRules):
         default = c[-2].value if isinstance(c[-2], Part) else None
         return e.Case(nodes(c), default, span=cover(c))
 
-    def branch(self, c: Children) -> e.When:
-        """`WHEN a THEN b`."""
-        return e.When(c[1], c[3], span=cover(c))
-
-    def otherwise(self, c: Children) -> Part:
-        """`ELSE a`."""
-        return Part("otherwise", c[1], cover(c))
-
-    def cast(self, c: Children) -> e.Cast:
-        """`CAST(a AS type)`."""
-        return e.Cast(c[2], c[4].value, span=cover(c))
-
     def array(self, c: Children) -> e.ArrayConstructor:
         """`ARRAY[…]`."""
         return e.ArrayConstructor(nodes(c), span=cover(c))
@@ -119,17 +109,9 @@ class ExpressionRules(TypeRules):
         """`MAP(…)`."""
         return e.MapConstructor(tuple(child.value for child in c if isinstance(child, Part)), span=cover(c))
 
-    def map_entry(self, c: Children) -> Part:
-        """`key := value`."""
-        return Part("map_entry", (c[0], c[2]), cover(c))
-
     def struct(self, c: Children) -> e.StructConstructor:
         """`STRUCT(…)`."""
         return e.StructConstructor(tuple(child.value for child in c if isinstance(child, Part)), span=cover(c))
-
-    def struct_entry(self, c: Children) -> Part:
-        """`field := value`."""
-        return Part("struct_entry", (c[0].value, c[2]), cover(c))
 
     def call(self, c: Children) -> e.FunctionCall:
         """`NAME(…)`."""
@@ -154,22 +136,6 @@ class ExpressionRules(TypeRules):
         parameters = tuple(map(_parameter, listed))
         return e.Lambda(parameters, _bind(body, parameters), span=cover(c))
 
-    def subscript(self, c: Children) -> e.Subscript:
-        """`a[b]`."""
-        return e.Subscript(c[0], c[2], span=cover(c))
-
-    def dereference(self, c: Children) -> e.Dereference:
-        """`a->b`."""
-        return e.Dereference(c[0], c[2].value, span=cover(c))
-
-    def column(self, c: Children) -> e.ColumnRef:
-        """`a`."""
-        return e.ColumnRef(c[0].value, span=cover(c))
-
-    def qualified_column(self, c: Children) -> e.ColumnRef:
-        """`s.a`."""
-        return e.ColumnRef(c[2].value, c[0].value, span=cover(c))
-
     def typed_literal(self, c: Children) -> e.DecimalLiteral:
         """`"DECIMAL" '1.5'`, the only typed literal."""
         if c[0].value.upper() != "DECIMAL":
@@ -177,10 +143,6 @@ class ExpressionRules(TypeRules):
                 f"Unknown type: {c[0].value}", span=cover(c), hint='only "DECIMAL" is allowed before a string'
             )
         return _exact(c, self.text_of(c[1]))
-
-    def null(self, c: Children) -> e.NullLiteral:
-        """`NULL`."""
-        return e.NullLiteral(span=cover(c))
 
     def true(self, c: Children) -> e.BooleanLiteral:
         """`TRUE`."""

@@ -6,7 +6,7 @@ from kestrel_sql.errors import SqlSyntaxError
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.expressions import ExpressionRules, plural
-from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, nodes, parts
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, node, nodes, part, parts
 
 _JOINS = {"INNER": s.JoinType.INNER, "LEFT": s.JoinType.LEFT, "RIGHT": s.JoinType.RIGHT, "FULL": s.JoinType.OUTER}
 _MAX_MILLIS = 2**63 - 1
@@ -14,6 +14,20 @@ _MAX_MILLIS = 2**63 - 1
 
 class QueryRules(ExpressionRules):
     """SELECT and its clauses."""
+
+    select_plain = node(s.SelectExpression, 0)  # `e`
+    select_aliased = aliased_expression = node(s.SelectExpression, 0, -1)  # `e [AS] a`
+    select_struct_all = node(s.SelectStructAll, 0)  # `e->*`
+    select_qualified_all = node(s.SelectAll, 0)  # `s.*`
+    select_all = node(s.SelectAll)  # `*`
+    where = part("where", 1)  # `WHERE e`
+    having = part("having", 1)  # `HAVING e`
+    group_by = part("group_by", 2)  # `GROUP BY …`
+    partition_by = part("partition_by", 2)  # `PARTITION BY …`
+    aliased_source = node(s.AliasedSource, 0, -1)  # `s [[AS] a]`
+    grace_period = grace = part("grace", -1)  # `GRACE PERIOD n UNIT`
+    retention = part("retention", -1)  # `, RETENTION n UNIT`
+    window = part("window", -1)  # `WINDOW …`; the name of the window has no effect
 
     def query(self, c: Children) -> s.Query:
         """A whole SELECT."""
@@ -24,46 +38,6 @@ class QueryRules(ExpressionRules):
     def select_items(self, c: Children) -> Part:
         """The projection."""
         return Part("select_items", nodes(c), cover(c))
-
-    def select_plain(self, c: Children) -> s.SelectExpression:
-        """`e`."""
-        return s.SelectExpression(c[0], span=cover(c))
-
-    def select_aliased(self, c: Children) -> s.SelectExpression:
-        """`e [AS] a`."""
-        return s.SelectExpression(c[0], c[-1].value, span=cover(c))
-
-    def aliased_expression(self, c: Children) -> s.SelectExpression:
-        """`e AS a`, a select item of a plan."""
-        return self.select_aliased(c)
-
-    def select_struct_all(self, c: Children) -> s.SelectStructAll:
-        """`e->*`."""
-        return s.SelectStructAll(c[0], span=cover(c))
-
-    def select_qualified_all(self, c: Children) -> s.SelectAll:
-        """`s.*`."""
-        return s.SelectAll(c[0].value, span=cover(c))
-
-    def select_all(self, c: Children) -> s.SelectAll:
-        """`*`."""
-        return s.SelectAll(span=cover(c))
-
-    def where(self, c: Children) -> Part:
-        """`WHERE e`."""
-        return Part("where", c[1], cover(c))
-
-    def having(self, c: Children) -> Part:
-        """`HAVING e`."""
-        return Part("having", c[1], cover(c))
-
-    def group_by(self, c: Children) -> Part:
-        """`GROUP BY …`."""
-        return Part("group_by", c[2].value, cover(c))
-
-    def partition_by(self, c: Children) -> Part:
-        """`PARTITION BY …`."""
-        return Part("partition_by", c[2].value, cover(c))
 
     def expression_list(self, c: Children) -> Part:
         """The expressions of GROUP BY or PARTITION BY, with or without parentheses."""
@@ -81,10 +55,6 @@ class QueryRules(ExpressionRules):
         """The source and its joins."""
         return Part("relation", (c[0], tuple(c[1:])), cover(c))
 
-    def aliased_source(self, c: Children) -> s.AliasedSource:
-        """`s [[AS] a]`."""
-        return s.AliasedSource(c[0].value, c[-1].value, span=cover(c))
-
     def join(self, c: Children) -> s.Join:
         """One JOIN."""
         source = next(child for child in c if isinstance(child, s.AliasedSource))
@@ -98,22 +68,6 @@ class QueryRules(ExpressionRules):
     def within_before_after(self, c: Children) -> s.Within:
         """`WITHIN (n UNIT, n UNIT)`."""
         return s.Within(c[2], c[4], parts(c).get("grace"), span=cover(c))
-
-    def grace_period(self, c: Children) -> Part:
-        """`GRACE PERIOD n UNIT`."""
-        return Part("grace", c[-1], cover(c))
-
-    def grace(self, c: Children) -> Part:
-        """`, GRACE PERIOD n UNIT`."""
-        return Part("grace", c[-1], cover(c))
-
-    def retention(self, c: Children) -> Part:
-        """`, RETENTION n UNIT`."""
-        return Part("retention", c[-1], cover(c))
-
-    def window(self, c: Children) -> Part:
-        """`WINDOW …`; the name of the window has no effect."""
-        return Part("window", c[-1], cover(c))
 
     def tumbling(self, c: Children) -> s.TumblingWindow:
         """`TUMBLING (…)`."""

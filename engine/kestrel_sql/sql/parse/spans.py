@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ _START = Span(1, 1, 1, 1)
 
 Children = list[Any]
 """The children of a grammar rule: tokens, nodes and parts in textual order."""
+
+Build = Callable[[Any, Children], Any]
+"""A method that makes a node or part of the children of its rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,31 @@ def nodes(children: Children) -> tuple[Any, ...]:
 def parts(children: Children) -> dict[str, Any]:
     """Return the values of the parts among the children by rule name."""
     return {child.rule: child.value for child in children if isinstance(child, Part)}
+
+
+def _value(child: Token | Node | Part) -> Any:
+    """A node, the value of a part, or the text of a token."""
+    return child if isinstance(child, Node) else child.value
+
+
+def node(cls: type[Node], *places: int) -> Build:
+    """Build a node of the children in these places."""
+    return lambda rules, c: cls(*(_value(c[place]) for place in places), span=cover(c))
+
+
+def part(rule: str, *places: int) -> Build:
+    """Build a part that has the child in this place, or a tuple of those in several."""
+
+    def build(rules: object, c: Children) -> Part:
+        values = tuple(_value(c[place]) for place in places)
+        return Part(rule, values[0] if len(values) == 1 else values, cover(c))
+
+    return build
+
+
+def flag(rule: str) -> Build:
+    """Build a part that is true where the text has it."""
+    return lambda rules, c: Part(rule, True, cover(c))
 
 
 def names(children: Children) -> tuple[str, ...]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.kafka_source import KafkaRules
-from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, kinds, names, nodes, parts
+from kestrel_sql.sql.parse.spans import Children, Part, child_span, cover, flag, kinds, names, nodes, parts
 from kestrel_sql.sql.parse.tokens import Token
 
 
 class StatementRules(KafkaRules):
     """Statements that create, insert into, alter and drop; with the inherited rules, the whole grammar."""
+
+    or_replace = flag("or_replace")  # `OR REPLACE`
+    if_not_exists = flag("if_not_exists")  # `IF NOT EXISTS`
+    if_exists = flag("if_exists")  # `IF EXISTS`
+    delete_topic = flag("delete_topic")  # `DELETE TOPIC`
 
     def create_source(self, c: Children) -> s.CreateSource:
         """`CREATE STREAM|TABLE` over a topic."""
@@ -70,22 +75,6 @@ class StatementRules(KafkaRules):
     def added_column(self, c: Children) -> Part:
         """`ADD COLUMN name T`."""
         return Part("added_column", (names(c)[0], c[-1].value), cover(c))
-
-    def or_replace(self, c: Children) -> Part:
-        """`OR REPLACE`."""
-        return Part("or_replace", True, cover(c))
-
-    def if_not_exists(self, c: Children) -> Part:
-        """`IF NOT EXISTS`."""
-        return Part("if_not_exists", True, cover(c))
-
-    def if_exists(self, c: Children) -> Part:
-        """`IF EXISTS`."""
-        return Part("if_exists", True, cover(c))
-
-    def delete_topic(self, c: Children) -> Part:
-        """`DELETE TOPIC`."""
-        return Part("delete_topic", True, cover(c))
 
     def names(self, c: Children) -> Part:
         """Column names in parentheses."""
