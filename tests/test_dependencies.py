@@ -39,7 +39,7 @@ TOOLS = {
     "twine",
     "zizmor",
 }
-TOOLS |= {"types-jsonschema", "types-pyyaml"}
+TOOLS |= {"types-jsonschema", "types-protobuf", "types-pyyaml"}
 # What moto's server runs on, and does not ask for.
 TOOLS |= {"flask", "flask-cors"}
 ELSEWHERE = {"tests/bench/peers", "tests/engine/server/clients"}

@@ -327,6 +327,6 @@ def _renamed(case: Case, name: str) -> Case:
     return replace(case, id=name)
 
 
-def _named(members: Mapping[str, Any]) -> str:
+def _named(members: Mapping[str, object]) -> str:
     name = members.get("name")
     return f"case {name!r}: " if isinstance(name, str) else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kestrel_sql.admin.answer import Answer, moment
 from kestrel_sql.admin.view import EngineView
@@ -103,13 +102,13 @@ def _text(record: Record, side: Side, source: Source | None, view: EngineView) -
     return _shown(key) if window is None else f"{_shown(key)}@{window[0]}/{window[1]}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Write a string without quotes, any other value as JSON with bytes in base64."""
     plain = _plain(value)
     return encodable(plain) if isinstance(plain, str) else write_compact(plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     match value:
         case bytes():
             return base64.b64encode(value).decode("ascii")

@@ -231,7 +231,7 @@ def entries_of(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     return array.keys[start:end], array.items[start:end]
 
 
-def with_entries(array: pa.MapArray, offsets: pa.Array, keys: pa.Array, items: pa.Array, order: Order) -> Any:
+def with_entries(array: pa.MapArray, offsets: pa.Array, keys: pa.Array, items: pa.Array, order: Order) -> object:
     """Return MAPs of other entries in place of those of an array; None if two keys of a row are equal."""
     if not is_exact(keys.type) or keys.null_count or has_hidden(array):
         return None

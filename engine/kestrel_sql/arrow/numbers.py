@@ -96,6 +96,6 @@ def largest(values: Any) -> int:
     return max(abs(int(values.min(initial=0))), abs(int(values.max(initial=0))))
 
 
-def equal(left: Any, right: Any) -> pa.Array:
+def equal(left: object, right: object) -> pa.Array:
     """Whether values are equal; false where one is NULL."""
     return pc.fill_null(pc.equal(left, right), False)

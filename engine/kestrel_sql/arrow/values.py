@@ -25,7 +25,7 @@ def uncarried(value: Mapping[str, Any]) -> Any:
     return decimal.Decimal(value[DIGITS]) if DIGITS in value else {}
 
 
-def _with_key(mapping: Mapping[Any, object], null: str | None) -> Mapping[Any, Any]:
+def _with_key(mapping: Mapping[object, object], null: str | None) -> Mapping[object, object]:
     """Replace a NULL key, which no map of Arrow has, as JSON writes it; leave out that of another type."""
     if None not in mapping:
         return mapping

@@ -92,7 +92,7 @@ def _items(file: Path, shape: InputShape) -> Iterator[tuple[str, Any]]:
                 yield f"{file}, line {number}", _loaded(line, f"{file}, line {number}")
 
 
-def _whole(file: Path, text: str) -> Any:
+def _whole(file: Path, text: str) -> object:
     """Read a file that is one JSON document, None if each of its lines is one."""
     try:
         return json.loads(text, parse_float=Decimal)
@@ -105,7 +105,7 @@ def _whole(file: Path, text: str) -> Any:
         return None
 
 
-def _loaded(line: str, position: str) -> Any:
+def _loaded(line: str, position: str) -> object:
     try:
         return json.loads(line, parse_float=Decimal)
     except json.JSONDecodeError as error:
@@ -151,7 +151,7 @@ def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], po
         ) from error
 
 
-def _timestamp(found: Any) -> int:
+def _timestamp(found: object) -> int:
     if not isinstance(found, int) or isinstance(found, bool):
         raise TypeError(f"expected a timestamp in milliseconds, got {to_json(found)}")
     return found
@@ -182,7 +182,7 @@ def record_lines(engine: MemoryEngine, topic: str) -> Iterator[str]:
         yield to_json(record_members(records, record))
 
 
-def record_members(records: SourceRecords, record: Record) -> dict[str, Any]:
+def record_members(records: SourceRecords, record: Record) -> dict[str, object]:
     """A record as files of records and cases have it.
 
     Raises:

@@ -107,7 +107,7 @@ class Display:
         if self.form is Form.TABLE:
             (self.notes if self.rows_only else self.out).print(Text(sentence, "dim"), soft_wrap=True)
 
-    def _table(self, names: Sequence[str], rows: Iterable[Sequence[Any]], tombstones: Collection[int]) -> None:
+    def _table(self, names: Sequence[str], rows: Iterable[Sequence[object]], tombstones: Collection[int]) -> None:
         table = Table()
         for name in names:
             table.add_column(
@@ -120,7 +120,7 @@ class Display:
             table.add_row(*(Text(shown(value)) for value in row), style="dim" if at in tombstones else "")
         self.out.print(table)
 
-    def _joined(self, cells: Sequence[Any]) -> str:
+    def _joined(self, cells: Sequence[object]) -> str:
         if self.form is Form.TSV:
             return "\t".join(_NULL if cell is None else shown(cell).translate(_TSV) for cell in cells)
         return ",".join("" if cell is None else _quoted(shown(cell)) for cell in cells)

@@ -80,7 +80,7 @@ class Cases:
                 file.write_text(_case_text(members), encoding="utf-8")
         return len(self._found)
 
-    def _outputs(self, sink: Sink, found: Sequence[Difference]) -> list[list[dict[str, Any]]]:
+    def _outputs(self, sink: Sink, found: Sequence[Difference]) -> list[list[dict[str, object]]]:
         """What is right for the key of each difference: what the left side wrote.
 
         Of a table it is the last value, after the changes that the right side wrote before its own last one: what is
@@ -92,7 +92,7 @@ class Cases:
         right = self._with_keys(sink, found, 1)
         return [[*(ours[:-1] if theirs else ours), *theirs[-1:]] for theirs, ours in zip(left, right, strict=True)]
 
-    def _with_keys(self, sink: Sink, found: Sequence[Difference], side: int) -> list[list[dict[str, Any]]]:
+    def _with_keys(self, sink: Sink, found: Sequence[Difference], side: int) -> list[list[dict[str, object]]]:
         """The records of a side with the key of each difference, or with its time if it has no key."""
         reader = found[0].readers[side]
         listed: dict[bytes | int, list[tuple[SourceRecords, Record]]] = {}
@@ -125,14 +125,14 @@ def _known_by(reader: Reader, key: bytes | None, timestamp: int) -> bytes | int:
 
 def _members(
     found: Iterable[tuple[SourceRecords, Record]], *, with_partition: bool = False
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Records as cases have them; one that cannot be read has no place there."""
     for records, record in found:
         with suppress(SerdeError):
             yield {**record_members(records, record), **({"partition": record.partition} if with_partition else {})}
 
 
-def _case_text(members: Mapping[str, Any]) -> str:
+def _case_text(members: Mapping[str, object]) -> str:
     """A case file of one case; what is in a list has a line of its own."""
     lines = []
     for name, value in members.items():

@@ -136,14 +136,14 @@ class Report:
         differ = sum(self.counts.values())
         return f"{progress.matched:,} agree, {differ:,} differ; {'; '.join(sides)}; {rate:,.0f} records/s"
 
-    def _members(self, progress: Progress) -> dict[str, Any]:
+    def _members(self, progress: Progress) -> dict[str, object]:
         sides = {
             name: {"read": progress.read[at], "lag": progress.lag[at], "ahead": progress.waiting[at]}
             for at, name in enumerate(SIDES)
         }
         return {"agree": progress.matched, "differ": sum(self.counts.values()), **sides}
 
-    def _inputs(self, difference: Difference) -> list[dict[str, Any]]:
+    def _inputs(self, difference: Difference) -> list[dict[str, object]]:
         try:
             found = self.causes.near(difference)
             return [{**record_members(*each), **_place(each[1].partition, each[1].offset)} for each in found]
@@ -152,12 +152,12 @@ class Report:
             warn(self.errors)(f"the inputs of this difference cannot be read: {error.message}")
             return []
 
-    def _json(self, name: str, members: Mapping[str, Any]) -> None:
+    def _json(self, name: str, members: Mapping[str, object]) -> None:
         self.out.file.write(f"{to_json({name: members})}\n")
         self.out.file.flush()
 
 
-def _record(difference: Difference, side: int) -> dict[str, Any]:
+def _record(difference: Difference, side: int) -> dict[str, object]:
     written, reader = difference.records[side], difference.readers[side]
     if written is None:
         return {}
@@ -176,7 +176,7 @@ def _described(members: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value if name == 'topic' else to_json(value)}" for name, value in members.items())
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Unreadable):
         return f"unreadable: {value.why}"
     return "absent" if value is ABSENT else value

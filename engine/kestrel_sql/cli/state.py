@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -222,11 +221,11 @@ def _is_named(text: str, key: Key, columns: Sequence[Column]) -> bool:
     return bool(given == json.loads(to_json(values[0] if len(values) == 1 and len(columns) == 1 else values)))
 
 
-def _named(values: Sequence[Any], columns: Sequence[Column]) -> Mapping[str, Any]:
+def _named(values: Sequence[object], columns: Sequence[Column]) -> Mapping[str, object]:
     return {column.name: readable(value, column.type) for value, column in zip(values, columns, strict=False)}
 
 
-def _window(window: Window | None) -> Mapping[str, Any]:
+def _window(window: Window | None) -> Mapping[str, object]:
     if window is None:
         return {}
     return {"window": [readable(bound, TIMESTAMP) for bound in window]}
@@ -293,7 +292,7 @@ def _described(query: StoredQuery, difference: Difference) -> str:
     is_time = difference.part == "stream time"
     key = {"task": difference.key[0]} if is_time else _named(difference.key, step.key_columns(side))
 
-    def row(timestamp: int | None, value: Value | None) -> Mapping[str, Any]:
+    def row(timestamp: int | None, value: Value | None) -> Mapping[str, object]:
         found = {} if timestamp is None else {"timestamp": readable(timestamp, TIMESTAMP)}
         return found if is_time or value is None else {**found, "value": _named(value, step.value_columns(side))}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +65,7 @@ class Arrow:
         firsts[codes[::-1]] = np.arange(len(codes))[::-1]
         return firsts.tolist(), codes.tolist()
 
-    def numbers(self, kind: str | None) -> Any:
+    def numbers(self, kind: str | None) -> NumberColumn:
         """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
         array = self.array
         known = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else np.ones(len(array), dtype=bool)

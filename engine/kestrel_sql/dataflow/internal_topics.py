@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.relation import Relation
@@ -45,7 +44,7 @@ def _reader(info: FormatInfo, column: Column) -> Callable[[Cells], columns.Colum
     return None if null is None else partial(_filled, null)
 
 
-def _filled(null: Any, cells: Cells) -> columns.Column | None:
+def _filled(null: object, cells: Cells) -> columns.Column | None:
     if cells.array is not None and not cells.array.null_count:
         return None
     values = cells.values()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from kestrel_sql.formats.json.text import write_compact
 from kestrel_sql.formats.serde import causes, describe
@@ -21,7 +21,7 @@ ROWS_INCLUDE = "ksql.logging.processing.rows.include"
 """The setting that adds the record or row to its log entries."""
 
 
-def failed(kind: int, logger: str, message: str, error: Exception, record: str | None = None) -> dict[str, Any]:
+def failed(kind: int, logger: str, message: str, error: Exception, record: str | None = None) -> dict[str, object]:
     """Make the entry for an error whose text is in `message`.
 
     The error itself is one of the causes, except when it is about reading.
@@ -30,7 +30,7 @@ def failed(kind: int, logger: str, message: str, error: Exception, record: str |
     return {"kind": kind, "logger": logger, "message": message, "cause": [*own, *causes(error)], "record": record}
 
 
-def late_entry(logger: str, late: Late) -> dict[str, Any]:
+def late_entry(logger: str, late: Late) -> EntryRow:
     """Make the entry for rows that came too late; its `record` is their number."""
     start, end = late.window
     message = (
@@ -53,6 +53,19 @@ def base64_of(data: bytes | None) -> str | None:
 def json_row(values: Iterable[object]) -> str:
     """Encode a row for a log entry, as a JSON array."""
     return write_compact(list(values))
+
+
+class EntryRow(TypedDict, total=False):
+    """The columns of `WIRE_OUTPUT` that a log entry has."""
+
+    kind: int
+    logger: str
+    message: str
+    src_topic: str | None
+    src_part: int | None
+    src_off: int | None
+    cause: Sequence[str] | None
+    record: str | None
 
 
 def log_entry(row: Mapping[str, Any]) -> LogEntry:

@@ -143,11 +143,11 @@ class OperatorRows:
         found = _version_of(rows, old).cells[place].numbers(kind)
         return found if isinstance(self.at, range) else found.at(self.at)
 
-    def values_at(self, at: Sequence[int]) -> list[list[Any]]:
+    def values_at(self, at: Sequence[int]) -> list[list[object]]:
         """Return the values of some rows, which all have one, as a state stores them."""
         return self._listed(at, lambda rows: rows.value)
 
-    def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
+    def keys_at(self, at: Sequence[int]) -> list[list[object]]:
         """Return the keys of some rows, which all have one, as a state stores them."""
         return self._listed(at, lambda rows: rows.key)
 
@@ -167,7 +167,7 @@ class OperatorRows:
             return found[0] if isinstance(self.at, range) else [found[0][at] for at in self.at]
         return [found[side][at] for side, at in zip(self.sides, self.at, strict=True)]
 
-    def _listed(self, at: Sequence[int], part: Callable[[Rows], Part]) -> list[list[Any]]:
+    def _listed(self, at: Sequence[int], part: Callable[[Rows], Part]) -> list[list[object]]:
         found: list[list[Any]] = [[]] * len(at)
         for side, rows in enumerate(self.inputs):
             own = [place for place, each in enumerate(at) if self.sides[each] == side]

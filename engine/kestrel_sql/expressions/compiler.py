@@ -257,7 +257,7 @@ def mapped(
     return found
 
 
-def _checked(body: Callable[..., object]) -> Callable[..., Any]:
+def _checked(body: Callable[..., object]) -> Callable[..., object]:
     """Count what a function makes as work for one request."""
 
     def run(*values: object) -> Any:
@@ -454,10 +454,10 @@ class _Lambda:
         """Return the functions of all rows."""
         return [self.of_row(columns, at) for at in range(columns.size)]
 
-    def of_row(self, columns: Columns, at: int) -> Callable[..., Any]:
+    def of_row(self, columns: Columns, at: int) -> Callable[..., object]:
         """Return the lambda of a row as a function, which evaluates its body for each call."""
 
-        def call(*arguments: object) -> Any:
+        def call(*arguments: object) -> object:
             check_work()
             failures: Failures = {}
             (value,) = self._over(columns, (at,), (arguments,), failures)
@@ -528,10 +528,10 @@ _CALLS = 10_000
 """How many calls of a lambda are evaluated at once."""
 
 
-def _replay(results: Iterable[object]) -> Callable[..., Any]:
+def _replay(results: Iterable[object]) -> Callable[..., object]:
     values = iter([*results])
 
-    def call(*arguments: object) -> Any:
+    def call(*arguments: object) -> object:
         value = next(values)
         if isinstance(value, Exception):
             raise value
@@ -605,7 +605,7 @@ def _compared(op: ComparisonOp, sides: Sequence[Bound], left: Evaluate, right: E
 
 
 def _from_the_left(
-    body: Callable[[Any, Any], object], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: object
+    body: Callable[..., object], left: Evaluate, right: Evaluate, *, nulls: Nulls, without: object
 ) -> Evaluate:
     """Apply a body; the result is `without` for NULL on the left: Java leaves the right side alone then."""
 
@@ -817,13 +817,13 @@ def _(node: e.Subscript, bound: Bound, options: Options) -> Evaluate:
     if isinstance(base.type, Map):
         equal = can_be_equal(index.type, base.type.key)
 
-        def entry(mapping: Any, key: Any) -> Any:
+        def entry(mapping: Mapping[object, object] | None, key: object) -> object:
             return mapping.get(key) if equal and mapping is not None else None
 
         values = _from_the_left(entry, *operands, nulls=Nulls.BODY, without=None)
         return _columnar(values, _column_body(later(late.lists, "entry") if equal else None, operands))
 
-    def item(items: Any, position: int | None) -> Any:
+    def item(items: Sequence[object] | None, position: int | None) -> object:
         if items is None:
             return None
         if position is None:
@@ -952,7 +952,7 @@ def column_body(function: Scalar, types: CallTypes) -> Callable[..., ArrowArray 
     return body if body is None or not function.with_types else partial(body, types)
 
 
-def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., Any]:
+def tabular_body(bound: Bound, settings: Mapping[str, str]) -> Callable[..., object]:
     """Return the body of a table function for one value of each argument; it gives a list.
 
     Raises:

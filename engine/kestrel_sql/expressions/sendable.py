@@ -89,7 +89,7 @@ class TableCall:
     def __reduce__(self) -> tuple[object, ...]:
         return TableCall, (self.bound, self.settings)
 
-    def __call__(self, *arguments: object) -> Any:
+    def __call__(self, *arguments: object) -> object:
         """Return the list for one row."""
         if any(needed and value is None for needed, value in zip(self.bound.required, arguments, strict=False)):
             raise ValueError("an argument is NULL")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kestrel_sql.expressions.columns import Columns, Evaluate, Failures
 
 
-def value_of(evaluate: Evaluate, row: Mapping[str, object]) -> Any:
+def value_of(evaluate: Evaluate, row: Mapping[str, object]) -> object:
     """Evaluate a compiled expression over a row by column.
 
     Raises:

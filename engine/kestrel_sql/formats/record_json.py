@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
-from typing import Any
 
 from kestrel_sql.errors import EngineError, SerdeError
 from kestrel_sql.formats import source_messages as messages
@@ -33,7 +32,7 @@ def from_json_form(spec: SerdeSpec, value: object) -> bytes | None:
         ) from error
 
 
-def to_json_form(spec: SerdeSpec, data: bytes | None) -> Any:
+def to_json_form(spec: SerdeSpec, data: bytes | None) -> object:
     """Decode the key or value of an output record.
 
     Fractions are exact decimals in formats that write text; bytes stay bytes.
@@ -58,7 +57,7 @@ def _write_inline(spec: SerdeSpec, value: object) -> bytes:
     return messages.frame_body(spec, own.write(to_connect(own.schema, value)))
 
 
-def _read_inline(spec: SerdeSpec, data: bytes) -> Any:
+def _read_inline(spec: SerdeSpec, data: bytes) -> object:
     return messages.inline_codec(spec).read(messages.message_body(spec, data))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.connect import read as connect_read
@@ -155,7 +154,7 @@ def canonical_json(text: str) -> str:
     return text
 
 
-def _reject_constant(constant: str) -> Any:
+def _reject_constant(constant: str) -> object:
     raise ValueError(f"{constant} is not a JSON number")
 
 

@@ -60,7 +60,7 @@ def _write_framed(spec: SerdeSpec, value: object) -> bytes:
     return framed.frame(schema.id, language.write_selector(schema.text, imports, name) + body)
 
 
-def _read_framed(spec: SerdeSpec, data: bytes) -> Any:
+def _read_framed(spec: SerdeSpec, data: bytes) -> object:
     codec, body = framed.codec_finder(spec)(data)
     return codec.read(body)
 

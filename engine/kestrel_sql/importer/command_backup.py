@@ -77,7 +77,7 @@ def is_backup(text: str) -> bool:
     return False
 
 
-def _split(line: str, default_key: str) -> tuple[str, Any]:
+def _split(line: str, default_key: str) -> tuple[str, object]:
     """Return the key and the command of a line."""
     if line.startswith("{"):
         document = _DECODER.decode(line)
@@ -93,7 +93,7 @@ def _split(line: str, default_key: str) -> tuple[str, Any]:
     return key, _DECODER.decode("{" + rest)
 
 
-def _parsed(value: object) -> Any:
+def _parsed(value: object) -> object:
     """Parse a command that is a string of JSON."""
     return _DECODER.decode(value) if isinstance(value, str) else value
 

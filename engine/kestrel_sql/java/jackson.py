@@ -38,7 +38,7 @@ class Missing(Enum):
 MISSING = Missing.MISSING
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str) -> object:
     """Read the first JSON value of a text and ignore what follows it; return MISSING if the text is empty.
 
     Raises:
@@ -116,7 +116,7 @@ def _decimal(digits: str) -> Decimal:
     return number.copy_abs() if number.is_zero() else number
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"Unrecognized token '{name}'")
 
 

@@ -7,7 +7,6 @@ order are those of Java. Values are whole: they have surrogates only where the o
 from __future__ import annotations
 
 import re
-from typing import Any
 
 _HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _BEYOND = re.compile("[\U00010000-\U0010ffff]")
@@ -46,7 +45,7 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def without_halves(value: object) -> Any:
+def without_halves(value: object) -> object:
     """Do `encodable` for each string inside of a value."""
     match value:
         case str():

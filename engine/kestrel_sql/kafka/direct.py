@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +27,7 @@ from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, layout_now, outcome, owners
-from kestrel_sql.kafka.sink.task import Job, Share, entries_in, this_worker
+from kestrel_sql.kafka.sink.task import Job, ReportRow, Share, entries_in, this_worker
 from kestrel_sql.kafka.source.merged_source import numbered, read_merged
 from kestrel_sql.kafka.source.ranges import Range
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
@@ -188,7 +187,7 @@ _Share = tuple[int, Sequence[Range]]
 """A slot, and what it reads."""
 
 
-def _written(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
+def _written(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
     slot, ranges = share
     records = _Records(job, ranges)
     writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
@@ -197,7 +196,7 @@ def _written(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
     yield {"what": READ, "records": records.read, "strays": records.strays}
 
 
-def _claimed(job: Job, work: Work, shares: Sequence[_Share], claims: Path, _task: int) -> Iterator[dict[str, Any]]:
+def _claimed(job: Job, work: Work, shares: Sequence[_Share], claims: Path, _task: int) -> Iterator[ReportRow]:
     """Write the share of a slot that no other task has claimed, preferably of one that this worker has written.
 
     Spark gives tasks to workers in turn. A worker that writes a slot after another one has to open its writer anew,
@@ -221,7 +220,7 @@ def _claim(claims: Path, share: _Share) -> bool:
     return True
 
 
-def _computed(job: Job, work: Work, share: _Share) -> Iterator[dict[str, Any]]:
+def _computed(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
     for rows in entries_in(_outputs(job, work, share[0], _Records(job, share[1]))):
         yield from rows.to_pylist()
 

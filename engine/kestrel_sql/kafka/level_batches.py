@@ -20,7 +20,7 @@ from kestrel_sql.dataflow.log_entries import log_entry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.sink.distribute import OUTPUTS, merged_outputs, pack_outputs, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, forget, layout_now, outcome, owners, refuse_newer
-from kestrel_sql.kafka.sink.task import REPORT, Job, Share, entries_in
+from kestrel_sql.kafka.sink.task import REPORT, Job, ReportRow, Share, entries_in
 from kestrel_sql.kafka.sink.transaction import Layout
 from kestrel_sql.operators.operator import Scope
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
@@ -92,9 +92,7 @@ class LevelBatches:
         frame.sparkSession.sparkContext.setLocalProperty(_TOLD, json.dumps(told))
         return outcome(job, self._reported(frame, check))
 
-    def _reported(
-        self, frame: DataFrame, check: Callable[[Sequence[LogEntry]], None] | None
-    ) -> Sequence[Mapping[str, Any]]:
+    def _reported(self, frame: DataFrame, check: Callable[[Sequence[LogEntry]], None] | None) -> Sequence[ReportRow]:
         if not self.holds:
             return _rows(frame)
         held = frame.persist()
@@ -164,5 +162,5 @@ def _is_whole(graph: Graph, *, pages_by_task: bool) -> bool:
     return pages_by_task or all(each.operator.scope is not Scope.KEY for each in graph.levels[-1])
 
 
-def _rows(report: DataFrame) -> list[Mapping[str, Any]]:
+def _rows(report: DataFrame) -> list[ReportRow]:
     return list(report.toArrow().to_pylist())

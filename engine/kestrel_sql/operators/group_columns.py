@@ -98,7 +98,7 @@ class GroupColumns(Mapping[bytes, Group]):
             return None
         return f"its groups have aggregates of {[*self._shape]} columns of {', '.join(map(str, kinds))}"
 
-    def encoded(self, many: int) -> list[Any]:
+    def encoded(self, many: int) -> list[object]:
         """The groups as values that msgpack writes, with integers in columns of as few bits as they need.
 
         As `many` groups beside the columns become columns.
@@ -142,7 +142,7 @@ class GroupColumns(Mapping[bytes, Group]):
         states = [own if len(own) > 1 else own[0] for own in self._by_call(row[first:])]
         return [row[0], [*row[1:first]], states]
 
-    def _by_call(self, parts: Sequence[object]) -> list[list[Any]]:
+    def _by_call(self, parts: Sequence[object]) -> list[list[object]]:
         """The columns of each aggregate."""
         given = iter(parts)
         return [[next(given) for _ in range(count)] for count in self._shape]
@@ -236,7 +236,7 @@ def _widest(kind: pa.DataType) -> pa.DataType | None:
     return pa.int64() if pa.types.is_integer(kind) else kind
 
 
-def _numbers(state: object) -> list[Any]:
+def _numbers(state: object) -> list[object]:
     return state if isinstance(state, list) else [state]
 
 

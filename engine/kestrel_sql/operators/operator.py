@@ -48,7 +48,7 @@ class OwnColumn(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, part: slice) -> Any: ...
+    def __getitem__(self, part: slice) -> OwnColumn: ...
 
 
 class Batch(Protocol):
@@ -104,7 +104,7 @@ class Batch(Protocol):
         """Return the values of some rows, which all have one, as a state stores them."""
         ...
 
-    def keys_at(self, at: Sequence[int]) -> list[list[Any]]:
+    def keys_at(self, at: Sequence[int]) -> list[list[object]]:
         """Return the keys of some rows, which all have one, as a state stores them."""
         ...
 

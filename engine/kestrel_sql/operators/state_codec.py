@@ -99,7 +99,7 @@ class BucketedRows(MutableMapping[bytes, Any]):
         """Remove the row of a key and return it, else `default`."""
         return self._bucket(crc32(key) & self._mask).pop(key, default)
 
-    def __getitem__(self, key: bytes) -> Any:
+    def __getitem__(self, key: bytes) -> object:
         return self._bucket(crc32(key) & self._mask)[key]
 
     def __setitem__(self, key: bytes, row: object) -> None:
@@ -158,7 +158,7 @@ def dump_state(state: Mapping[Any, object]) -> bytes:
     return bytes([version]) + packed
 
 
-def pack_state(state: Mapping[Any, object]) -> bytes:
+def pack_state(state: Mapping[object, object]) -> bytes:
     """Encode a state compressed with zstd, for states that are written often and read rarely.
 
     Raises:
@@ -184,7 +184,7 @@ def batch_and_state(stored: bytes) -> tuple[int | None, bytes]:
     return _STAMP.unpack_from(stored)[1], stored[STAMP_SIZE:]
 
 
-def packed_length(stored: bytes | Mapping[Any, object]) -> int:
+def packed_length(stored: bytes | Mapping[object, object]) -> int:
     """Return how many members a state has, of one that is packed from its first bytes."""
     if not isinstance(stored, bytes):
         return len(stored)

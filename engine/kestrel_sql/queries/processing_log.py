@@ -86,7 +86,7 @@ def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, An
     }
 
 
-def _part(entry: LogEntry) -> dict[str, Any]:
+def _part(entry: LogEntry) -> dict[str, object]:
     match entry.kind:
         case 0 | 3:
             target, _, message = entry.message.partition(": ")

@@ -20,12 +20,12 @@ from kestrel_sql.types.schema import Column
 _RANGES = {t.INTEGER: 1 << 31, t.BIGINT: 1 << 63}
 
 
-def write_json(value: Any) -> bytes:
+def write_json(value: object) -> bytes:
     """Write JSON as Jackson does: decimals with all their digits, bytes in base64, numbers that are none as text."""
     return write_fast(value, _default, orjson.OPT_NON_STR_KEYS)
 
 
-def _default(value: Any) -> Any:
+def _default(value: object) -> object:
     match value:
         case Decimal():
             return orjson.Fragment(f"{value:f}")
@@ -43,7 +43,7 @@ def row_writer(columns: Sequence[Column]) -> Callable[[Sequence[object]], list[A
     """A function that makes a row of JSON values: times become texts, and NaN and the infinities do."""
     makers = [(at, column.type) for at, column in enumerate(columns) if _is_rewritten(column.type)]
 
-    def write(values: Sequence[object]) -> list[Any]:
+    def write(values: Sequence[object]) -> list[object]:
         row = list(values)
         for at, sql_type in makers:
             row[at] = _finite(readable(row[at], sql_type))
@@ -64,7 +64,7 @@ def _is_rewritten(sql_type: t.SqlType) -> bool:
             return sql_type in (t.DATE, t.TIME, t.TIMESTAMP, t.DOUBLE)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
@@ -76,7 +76,7 @@ def _finite(value: Any) -> Any:
             return value
 
 
-def read_value(value: Any, column: Column) -> object:
+def read_value(value: object, column: Column) -> object:
     """The value of a column that a JSON value stands for; floats may come as `Decimal`.
 
     Raises:
@@ -95,7 +95,7 @@ class _UnfitError(Exception):
     """A value that has no counterpart in the type."""
 
 
-def _read(value: Any, sql_type: t.SqlType) -> object:
+def _read(value: object, sql_type: t.SqlType) -> object:
     match sql_type, value:
         case _, None:
             return None
@@ -119,7 +119,7 @@ def _read(value: Any, sql_type: t.SqlType) -> object:
             raise _UnfitError
 
 
-def _read_nested(value: Any, sql_type: t.SqlType) -> object:
+def _read_nested(value: object, sql_type: t.SqlType) -> object:
     match sql_type, value:
         case t.Array(item), list():
             return [_read(each, item) for each in value]
@@ -145,7 +145,7 @@ def _read_decimal(value: str | int | float | Decimal, precision: int, scale: int
     return rounded
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {
         bool: "Boolean",
         int: "Number",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kestrel_sql.errors import PropertyError
 from kestrel_sql.java.regex.time_limit import check_work
@@ -89,7 +88,7 @@ def _with_property(config: Config, name: str, value: object) -> Config:
     return config.with_property(name, _text(value))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(_text, value)) if isinstance(value, list) else str(value)

@@ -41,7 +41,7 @@ class CommandStatus:
     message: str
     query_id: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The JSON object of `/status`."""
         return {"status": self.status, "message": self.message, "queryId": self.query_id}
 

@@ -84,7 +84,7 @@ def _through(sql_type: SqlType, of_leaf: Callable[[SqlType], Convert]) -> Conver
     return lambda value: None if value is None else convert(value)
 
 
-def _same(value: object) -> Any:
+def _same(value: object) -> object:
     return value
 
 
@@ -107,7 +107,7 @@ def _exact(value: object) -> decimal.Decimal:
     return decimal.Decimal(_of(int, decimal.Decimal)(value))
 
 
-def _date(days: int) -> Any:
+def _date(days: int) -> object:
     try:
         return (_EPOCH + dt.timedelta(days=days)).date()
     except OverflowError:
@@ -118,7 +118,7 @@ def _time(millis: int) -> dt.time:
     return (_EPOCH + dt.timedelta(milliseconds=millis)).time()
 
 
-def _moment(millis: int) -> Any:
+def _moment(millis: int) -> object:
     try:
         return _EPOCH + dt.timedelta(milliseconds=millis)
     except OverflowError:

@@ -57,7 +57,7 @@ def optional(members: Members, name: str, kind: type) -> Any:
     return None if members.get(name) is None else _of_kind(members, name, kind)
 
 
-def _of_kind(members: Members, name: str, kind: type) -> Any:
+def _of_kind(members: Members, name: str, kind: type) -> object:
     value = members[name]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise DecodeError(f"`{name}` must be {_KINDS[kind]}", name)

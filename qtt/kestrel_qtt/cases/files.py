@@ -38,7 +38,7 @@ class CaseFiles:
     path: Path
     read: Callable[[Path], str]
 
-    def parts(self, members: Mapping[str, Any], item: RawItem | None = None) -> Parts:
+    def parts(self, members: Mapping[str, object], item: RawItem | None = None) -> Parts:
         """Read what the case `members` names; `item` knows the lines of its inputs.
 
         Raises:

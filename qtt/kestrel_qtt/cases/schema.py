@@ -31,30 +31,30 @@ def schema_text() -> str:
     return files("kestrel_qtt.cases").joinpath("case.schema.json").read_text(encoding="utf-8")
 
 
-def file_problems(head: Mapping[str, Any], *, has_tests: bool) -> list[SchemaProblem]:
+def file_problems(head: Mapping[str, object], *, has_tests: bool) -> list[SchemaProblem]:
     """Check the members of a file other than its cases."""
     members = {**head, **({"tests": _PLACEHOLDER} if has_tests else {})}
     return _checked(members, "file")
 
 
-def case_problems(members: Mapping[str, Any]) -> list[SchemaProblem]:
+def case_problems(members: Mapping[str, object]) -> list[SchemaProblem]:
     """Check the members of a case; the mistakes come in the order of their paths."""
     return _checked(members, "case")
 
 
 @cache
-def _schema() -> dict[str, Any]:
+def _schema() -> dict[str, object]:
     schema: dict[str, Any] = json.loads(schema_text())
     return schema
 
 
 @cache
-def _schema_of(what: str) -> dict[str, Any]:
+def _schema_of(what: str) -> dict[str, object]:
     return _schema() if what == "file" else {"$ref": f"#/$defs/{what}", "$defs": _schema()["$defs"]}
 
 
 @cache
-def _validator(what: str) -> Callable[[Any], Any]:
+def _validator(what: str) -> Callable[[object], object]:
     import fastjsonschema
 
     # Our schema uses only what both drafts have; fastjsonschema knows the older one.
@@ -63,7 +63,7 @@ def _validator(what: str) -> Callable[[Any], Any]:
     return validate
 
 
-def is_valid(members: Mapping[str, Any], what: str) -> bool:
+def is_valid(members: Mapping[str, object], what: str) -> bool:
     """Whether members fulfil the schema of a `file` or of a `case`."""
     from fastjsonschema import JsonSchemaValueException
 
@@ -74,7 +74,7 @@ def is_valid(members: Mapping[str, Any], what: str) -> bool:
     return True
 
 
-def _checked(members: Mapping[str, Any], what: str) -> list[SchemaProblem]:
+def _checked(members: Mapping[str, object], what: str) -> list[SchemaProblem]:
     if is_valid(members, what):
         return []
     # Says all that is wrong, and takes a sixth of a second to import and six times as long for a case.

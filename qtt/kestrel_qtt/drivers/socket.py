@@ -98,7 +98,7 @@ class SocketDriver(FullDriver):
 class _RefusedError(Exception):
     """A request that the server refused; the text is its message, `code` the server's error code."""
 
-    def __init__(self, error: dict[str, Any]) -> None:
+    def __init__(self, error: dict[str, object]) -> None:
         super().__init__(error["message"])
         self.code = str(error["error_code"])
 

@@ -233,7 +233,7 @@ class _Scalars:
         return True
 
 
-def _as_expected(expected: Json, actual: Actual) -> Any:
+def _as_expected(expected: Json, actual: Actual) -> object:
     """An actual value with the names as the expected one spells them, without NULLs that stand for absent members."""
     if isinstance(expected, list) and is_array(actual):
         both = [_as_expected(left, right) for left, right in zip(expected, actual, strict=False)]

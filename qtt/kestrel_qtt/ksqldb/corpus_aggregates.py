@@ -22,7 +22,7 @@ def _total(initial: int, added: int = 0) -> Aggregator:
     """Sum the weights of all arguments from `initial`; `added` is added to the result only."""
     add = adder(BIGINT)
 
-    def moved(state: int, arguments: tuple[Any, ...], sign: int) -> int:
+    def moved(state: int, arguments: tuple[object, ...], sign: int) -> int:
         total: int = add(state, sign * sum(map(_weight, arguments)))
         return total
 
@@ -107,7 +107,7 @@ def mid_var_arg(call: AggregateCall) -> Aggregator:
 def _complete_rows() -> Aggregator:
     """Collect the first argument of the rows that have no NULL."""
 
-    def include(state: list[Any], *arguments: Any) -> list[Any]:
+    def include(state: list[object], *arguments: object) -> list[object]:
         return state if any(argument is None for argument in arguments) else [*state, arguments[0]]
 
     return Aggregator(initialize=list, aggregate=include, merge=lambda state, other: [*state, *other], result=list)

@@ -65,7 +65,7 @@ def _test_udf_longs(*values: int) -> str:
 
 
 @scalar(f"(value {_A}) -> STRING", name="TEST_UDF")
-def _test_udf_struct(value: dict[str, Any]) -> Any:
+def _test_udf_struct(value: dict[str, object]) -> object:
     """Return field A."""
     return value["A"]
 
@@ -120,7 +120,7 @@ def _listed(pattern: str) -> str:
 
 
 @tabular(f"({_listed('{}')}) -> STRING", name="TEST_UDTF")
-def _test_udtf_values(*values: Any) -> list[str]:
+def _test_udtf_values(*values: object) -> list[str]:
     """Return the arguments as strings."""
     return [_java(value) for value in values]
 
@@ -152,7 +152,7 @@ _PRIMITIVES = tuple(f"(value {x} NOT NULL) -> {x}" for x in ("INT", "BIGINT", "D
 
 
 @tabular(*_PRIMITIVES, "(value STRING) -> STRING", f"(value {_A}) -> {_A}", name="TEST_UDTF")
-def _test_udtf_echo(value: Any) -> list[Any]:
+def _test_udtf_echo(value: object) -> list[object]:
     """Return the argument."""
     return [value]
 

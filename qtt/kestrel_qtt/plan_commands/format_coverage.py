@@ -48,7 +48,7 @@ _FEATURES = tuple(feature.value for feature in SerdeFeature)
 _EMIT = tuple(emit.value for emit in Emit)
 
 
-def _enum_values(annotation: Any) -> tuple[str, ...]:
+def _enum_values(annotation: object) -> tuple[str, ...]:
     kinds = [annotation, *get_args(annotation)]
     if bool in kinds:
         return ("true", "false")
@@ -62,7 +62,7 @@ def _enum_values(annotation: Any) -> tuple[str, ...]:
     )
 
 
-def _shape_of(cls: Any) -> _Shape:
+def _shape_of(cls: object) -> _Shape:
     """Return the shape of a class whose JSON follows from its fields."""
     hints = get_type_hints(cls)
     shape: dict[str, _Field] = {}
@@ -117,7 +117,7 @@ def _shapes() -> Mapping[str, _Shape]:
     }
 
 
-def _parts(cls: Any) -> Iterator[tuple[str, type[Any]]]:
+def _parts(cls: object) -> Iterator[tuple[str, type[Any]]]:
     """Yield the fields below `cls` that hold untagged objects, with their classes.
 
     Classes with a codec of their own are left out.
@@ -130,7 +130,7 @@ def _parts(cls: Any) -> Iterator[tuple[str, type[Any]]]:
                 yield from _parts(kind)
 
 
-def _is_part(kind: Any) -> bool:
+def _is_part(kind: object) -> bool:
     return (
         isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, _OWN_FORM) and not hasattr(kind, "tag")
     )
@@ -151,12 +151,12 @@ def _known(name: str, shape: _Shape) -> Iterator[str]:
         yield from (f"{name}.{field} as {value}" for value in (about.encodings or {}).values())
 
 
-def facts_of(document: Any) -> frozenset[str]:
+def facts_of(document: object) -> frozenset[str]:
     """Return the facts of a parsed `plan.json`, or of a tagged part of it."""
     return frozenset(_of_value(document, ""))
 
 
-def _of_value(value: Any, field: str) -> Iterator[str]:
+def _of_value(value: object, field: str) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
             yield from _of_value(item, field)
@@ -175,7 +175,7 @@ def _object_name(field: str) -> str:
     return "timeSpan" if field.startswith("windowExpression.") else field
 
 
-def _of_object(value: Mapping[str, Any], name: str, shape: _Shape) -> Iterator[str]:
+def _of_object(value: Mapping[str, object], name: str, shape: _Shape) -> Iterator[str]:
     yield name
     for field, about in shape.items():
         content = value.get(field)
@@ -190,7 +190,7 @@ def _of_object(value: Mapping[str, Any], name: str, shape: _Shape) -> Iterator[s
             yield f"{name}.{field} as {about.encodings[kind]}"
 
 
-def _spelled(content: Any) -> Sequence[str]:
+def _spelled(content: object) -> Sequence[str]:
     """Return the values of a content as strings; a list gives those of its items."""
     items = content if isinstance(content, list) else [content]
     return [str(item).lower() if isinstance(item, bool) else str(item) for item in items]

@@ -149,7 +149,7 @@ def _fields(document: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {_text(value)}"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     match value:
         case {"format": str(name), **rest}:
             return f"{name}{_text(rest)}" if any(rest.values()) else name

@@ -44,7 +44,7 @@ def case_document(case: Case) -> Members:
     }
 
 
-def _given(**members: Any) -> Members:
+def _given(**members: object) -> Members:
     """Return the members that are not None and not empty."""
     return {name: value for name, value in members.items() if value is not None and value not in ([], {})}
 
@@ -142,12 +142,12 @@ def _log(entry: ExpectedLog) -> Members:
     return _given(type=entry.type, message=entry.message, topic=entry.topic, offset=entry.offset)
 
 
-def write_json(document: Any) -> str:
+def write_json(document: object) -> str:
     """Write JSON with an indent of two spaces and a final line feed; decimals keep their digits."""
     return "".join(_parts(document, "\n")) + "\n"
 
 
-def _parts(value: Any, newline: str) -> Iterator[str]:
+def _parts(value: object, newline: str) -> Iterator[str]:
     inner = newline + "  "
     match value:
         case Decimal():

@@ -387,7 +387,7 @@ def _check_owner(stored: StoredPlan, spec: Mapping[str, Any], path: str, test_ca
         raise PlanStoreError(f"{stored.folder.parent}: the folder belongs to the case {name!r} of {spec.get('path')}")
 
 
-def _compared(plan: Json) -> tuple[Any, dict[str, bool]]:
+def _compared(plan: Json) -> tuple[object, dict[str, bool]]:
     if not isinstance(plan, dict) or not isinstance(plan.get("plan"), list):
         return plan, {}
     configs = plan.get("configs")

@@ -94,7 +94,7 @@ class App:
         """Return the case with more input records, or files of them such as `{"file": "orders.jsonl"}`."""
         return App(self.qtt, {**self.members, "inputs": [*self.members.get("inputs", ()), *records]})
 
-    def expect(self, *records: Members, **members: Any) -> None:
+    def expect(self, *records: Members, **members: object) -> None:
         """Run the script over the inputs, and compare all output records.
 
         `members` are further members of a case, such as `ignore`, `unordered`, `tolerance` and `log`.
@@ -126,7 +126,7 @@ def _fail(problems: Iterable[str]) -> None:
         pytest.fail(text)
 
 
-def _json(value: Any, path: str) -> Json:
+def _json(value: object, path: str) -> Json:
     """Return a value as a case file gives it; raise TypeError for one that JSON does not have."""
     if value is None or isinstance(value, bool | int | str | Decimal):
         return value

@@ -74,7 +74,7 @@ def _suite_of(config: pytest.Config) -> Any:
     return config.stash[_SUITE]
 
 
-def _open_suite(config: pytest.Config) -> Any:
+def _open_suite(config: pytest.Config) -> object:
     """What loads and runs the cases of this process; raise CollectError."""
     try:
         from kestrel_qtt.plugin.suite import Suite
@@ -209,7 +209,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Keep the cases of a chunk on one worker, since they run in one query; other tests are given out one by one."""
     if not _gives_chunks(config):
         return None

@@ -14,13 +14,13 @@ from kestrel_qtt.plugin.chunks import chunk_names
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
     """Schedule neighbouring cases as one unit, and every other test by itself; go on when a worker dies."""
 
-    def __init__(self, config: pytest.Config, log: Any, size: int, is_case: Callable[[str], bool]) -> None:
+    def __init__(self, config: pytest.Config, log: object, size: int, is_case: Callable[[str], bool]) -> None:
         super().__init__(config, log)
         self.size = size
         self.is_case = is_case
         self.chunks: dict[str, str] | None = None
 
-    def remove_node(self, node: Any) -> str | None:
+    def remove_node(self, node: object) -> str | None:
         """Give the tests of a dead worker to the others, and report the test that it ran, which is not retried.
 
         pytest-xdist itself also returns finished tests; a worker that gets only finished tests waits for ever.
@@ -36,7 +36,7 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
             self._reschedule(other)
         return at
 
-    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+    def mark_test_complete(self, node: object, item_index: int, duration: float = 0) -> None:
         """Note that a test is done, and forget a unit whose tests are: pytest-xdist counts all units after each test.
 
         Another plugin may have run the test again.

@@ -83,7 +83,7 @@ def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
     }
 
 
-def _plan(case: Case, explain: Explain | None) -> dict[str, Any]:
+def _plan(case: Case, explain: Explain | None) -> dict[str, object]:
     if explain is None or type(case) is not Case:
         return {}
     try:
@@ -95,7 +95,7 @@ def _plan(case: Case, explain: Explain | None) -> dict[str, Any]:
     return {"graph": {"nodes": [asdict(node) for node in graph.nodes], "edges": graph.edges}, "sql": sql}
 
 
-def _records(result: Result, inputs: dict[int, int]) -> dict[str, Any]:
+def _records(result: Result, inputs: dict[int, int]) -> dict[str, object]:
     """What was written, how it differs, by topic, and what else is wrong."""
     case, outcome, reason = result.case, result.outcome, f"\n{result.reason}\n"
     if not isinstance(outcome, Produced):
@@ -115,7 +115,7 @@ def _records(result: Result, inputs: dict[int, int]) -> dict[str, Any]:
     return {"outputs": outputs, "differences": found, "reason": reason.strip("\n")}
 
 
-def _inputs(case: Case, outcome: Any) -> Iterator[dict[str, Any]]:
+def _inputs(case: Case, outcome: object) -> Iterator[dict[str, object]]:
     times = outcome.event_times if isinstance(outcome, Produced) and outcome.event_times else None
     for number, record in enumerate(case.inputs):
         value = record.value if record.cells is None else dict(record.cells)
@@ -125,7 +125,7 @@ def _inputs(case: Case, outcome: Any) -> Iterator[dict[str, Any]]:
         yield shown if times is None else {**shown, "eventTime": times[number]}
 
 
-def _output(topic: str, record: ActualRecord, inputs: dict[int, int]) -> dict[str, Any]:
+def _output(topic: str, record: ActualRecord, inputs: dict[int, int]) -> dict[str, object]:
     cause = None if record.cause is None else inputs.get(id(record.cause))
     return {**_shown(topic, record.key, record.value, record), "cause": cause}
 
@@ -143,7 +143,7 @@ def _shown(topic: str, key: Any, value: Any, record: InputRecord | OutputRecord 
     }
 
 
-def _difference(each: RecordDifference, case: Case, row: int | None) -> dict[str, Any]:
+def _difference(each: RecordDifference, case: Case, row: int | None) -> dict[str, object]:
     """How a record differs; `row` is its number among the outputs, `expected` the record if none was written."""
     kind = "order" if each.moved_to is not None else "missing" if each.actual is None else "differs"
     missing = each.expected if each.actual is None else None

@@ -85,7 +85,7 @@ def _detail(step: Mapping[str, Any]) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """The parts of a value that are set, without the names of its members."""
     match value:
         case None:

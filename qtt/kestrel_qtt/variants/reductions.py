@@ -237,7 +237,7 @@ def _with_member(draft: Draft, number: int, name: str, before: Any, after: Any) 
     return draft.with_inputs(changed)
 
 
-def _simpler(value: Any) -> Iterator[Any]:
+def _simpler(value: object) -> Iterator[object]:
     if isinstance(value, bool) or value is None:
         return
     if isinstance(value, str):

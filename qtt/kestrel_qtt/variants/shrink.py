@@ -161,7 +161,7 @@ def _has_needed(draft: Draft, smaller: Draft, reason: Reason) -> bool:
     )
 
 
-def _is_part(smaller: Any, value: Any) -> bool:
+def _is_part(smaller: object, value: object) -> bool:
     if isinstance(smaller, dict) and isinstance(value, dict):
         return smaller.items() <= value.items()
     return bool(smaller == value)
@@ -263,7 +263,7 @@ def _find(outcome: Outcome, topic: str, actual: ActualRecord, column: str | None
     return None
 
 
-def _at(record: ActualRecord, column: str) -> Any:
+def _at(record: ActualRecord, column: str) -> object:
     """Return the top member of a record that holds a column such as `value.A.B`."""
     name, _, path = column.partition(".")
     value = getattr(record, name)

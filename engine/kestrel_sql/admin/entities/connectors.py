@@ -113,7 +113,7 @@ def _invalid(flaw: str) -> ConnectError:
     return refused(f"Validation error: {flaw}", HTTPStatus.BAD_REQUEST)
 
 
-def _given(statement: a.CreateConnector) -> Iterator[tuple[str, Any]]:
+def _given(statement: a.CreateConnector) -> Iterator[tuple[str, object]]:
     return ((name, value) for name, value in statement.properties if value is not None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kestrel_sql.errors import Span
 from kestrel_sql.functions.declaration import Aggregate, Function, Scalar, Tabular
@@ -33,7 +32,7 @@ _CATEGORIES = {
 """The categories of the modules of the library; everything else is OTHER."""
 
 
-def function_names(functions: Registry) -> list[dict[str, Any]]:
+def function_names(functions: Registry) -> list[dict[str, object]]:
     """All functions by name."""
     return [
         {"name": name, "type": _kind(function), "category": _category(function)}
@@ -42,7 +41,7 @@ def function_names(functions: Registry) -> list[dict[str, Any]]:
     ]
 
 
-def function_entry(name: str, functions: Registry, span: Span | None = None) -> dict[str, Any]:
+def function_entry(name: str, functions: Registry, span: Span | None = None) -> dict[str, object]:
     """The fields of a `describe_function` answer.
 
     Raises:
@@ -88,7 +87,7 @@ def _argument(parameter: Parameter, at: int, function: Function) -> str:
     return f"val{at}" if isinstance(function, Aggregate) and not parameter.literal else parameter.name or f"col{at}"
 
 
-def _variation(text: str, doc: str, function: Function) -> dict[str, Any]:
+def _variation(text: str, doc: str, function: Function) -> dict[str, object]:
     signature = parse_signature(text)
     types = [_type(parameter.pattern) for parameter in signature.parameters]
     return {

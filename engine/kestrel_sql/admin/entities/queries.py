@@ -18,7 +18,7 @@ from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.session import PersistentQuery
 
 
-def query_description(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
+def query_description(query: PersistentQuery, view: EngineView) -> dict[str, object]:
     """A persistent query as a `QueryDescription`."""
     state = view.state(query)
     return {
@@ -50,7 +50,7 @@ def consumer_group(query: PersistentQuery, view: EngineView) -> str:
     return f"_confluent-ksql-{view.session.config['ksql.service.id']}query_{query.id}"
 
 
-def query_errors(query: PersistentQuery, view: EngineView) -> list[dict[str, Any]]:
+def query_errors(query: PersistentQuery, view: EngineView) -> list[dict[str, object]]:
     """What has stopped a query."""
     failure = view.failed.get(query.id)
     if failure is None:
@@ -59,7 +59,7 @@ def query_errors(query: PersistentQuery, view: EngineView) -> list[dict[str, Any
     return [{"timestamp": failure.time, "errorMessage": failure.message, "type": kind}]
 
 
-def _tasks(offsets: Sequence[PartitionOffsets]) -> list[dict[str, Any]]:
+def _tasks(offsets: Sequence[PartitionOffsets]) -> list[dict[str, object]]:
     """How far a query has read, by the partitions that are read together."""
     tasks: dict[int, list[dict[str, Any]]] = {}
     for each in offsets:
@@ -149,7 +149,7 @@ def _clause(field: str, value: Any) -> str:
     return f"{text.rstrip('0').rstrip('.')} s" if text and field.endswith("Millis") else text
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """The parts of an encoded member of a step that are set, without their names."""
     match value:
         case None:

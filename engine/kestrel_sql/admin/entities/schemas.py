@@ -8,7 +8,7 @@ from kestrel_sql.types.schema import Column, Role
 from kestrel_sql.types.sql_types import Array, Decimal, Map, Primitive, SqlType, Struct
 
 
-def schema_info(sql_type: SqlType) -> dict[str, Any]:
+def schema_info(sql_type: SqlType) -> dict[str, object]:
     """A type as a `SchemaInfo`."""
     fields: list[dict[str, Any]] | None = None
     member: dict[str, Any] | None = None

@@ -14,7 +14,7 @@ from kestrel_sql.session.session import PersistentQuery
 from kestrel_sql.sql.nodes.statements import SourceKind
 
 
-def source_entry(source: Source) -> dict[str, Any]:
+def source_entry(source: Source) -> dict[str, object]:
     """A stream or table as an entry of LIST."""
     return {
         "type": source.kind.value,
@@ -31,7 +31,7 @@ def sources_of_kind(kind: SourceKind, view: EngineView) -> list[Source]:
     return sorted((s for s in view.session.catalog.sources.values() if s.kind is kind), key=lambda source: source.name)
 
 
-def source_description(source: Source, view: EngineView, *, extended: bool) -> dict[str, Any]:
+def source_description(source: Source, view: EngineView, *, extended: bool) -> dict[str, object]:
     """A stream or table as a `SourceDescription`."""
     partitions, replicas = view.broker.partitions_and_replicas([source.topic]).get(source.topic, (0, 0))
     return {
@@ -55,7 +55,7 @@ def source_description(source: Source, view: EngineView, *, extended: bool) -> d
     }
 
 
-def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, Any]:
+def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, object]:
     """What DESCRIBE EXTENDED tells of the queries over a source."""
     if not extended:
         return {"statistics": "", "errorStats": "", "queryOffsetSummaries": [], "clusterStatistics": []}
@@ -79,7 +79,7 @@ def _standing(source: Source, view: EngineView, *, extended: bool) -> dict[str, 
     }
 
 
-def _summary(query: PersistentQuery, view: EngineView) -> dict[str, Any] | None:
+def _summary(query: PersistentQuery, view: EngineView) -> dict[str, object] | None:
     """How far a query has read its topics, as a `QueryOffsetSummary`; None where there are no offsets."""
     topics: dict[str, list[dict[str, int]]] = {}
     for each in view.offsets(query.id):
@@ -89,7 +89,7 @@ def _summary(query: PersistentQuery, view: EngineView) -> dict[str, Any] | None:
     return {"groupId": consumer_group(query, view), "topicSummaries": summaries} if summaries else None
 
 
-def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
+def running_query(query: PersistentQuery, view: EngineView) -> dict[str, object]:
     """A persistent query as a `RunningQuery`."""
     sink = view.session.catalog.sources.get(query.plan.sink or "")
     state = view.state(query)
@@ -104,7 +104,7 @@ def running_query(query: PersistentQuery, view: EngineView) -> dict[str, Any]:
     }
 
 
-def topic_entries(view: EngineView, *, hidden: bool, extended: bool) -> list[dict[str, Any]]:
+def topic_entries(view: EngineView, *, hidden: bool, extended: bool) -> list[dict[str, object]]:
     """The topics by name; `replicaInfo` holds the number of replicas of each partition."""
     names = view.topics(hidden=hidden)
     counts = view.broker.partitions_and_replicas(names)

@@ -192,7 +192,7 @@ def _record(fields: list[tuple[str, Convert | None]]) -> Convert | None:
     if not steps:
         return None
 
-    def change(record: dict[str, Any]) -> dict[str, Any]:
+    def change(record: dict[str, object]) -> dict[str, object]:
         changed = dict(record)
         for name, convert in steps:
             value = changed.get(name)

@@ -119,7 +119,7 @@ def _inner(schema: dict[str, Any]) -> Iterator[Any]:
     yield from (field["type"] for field in schema.get("fields", ()))
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> object:
     # The text of a primitive schema is int, with or without quotes.
     stripped = text.strip()
     return stripped if stripped in _SIMPLE else json.loads(stripped)
@@ -215,7 +215,7 @@ def _qualified(name: str, namespace: str) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
-def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, *, root: bool) -> dict[str, Any]:
+def _record(fields: tuple[tuple[str, SqlType], ...], name: str, namespace: str, *, root: bool) -> dict[str, object]:
     members = [
         {
             "name": field_name(each),
@@ -238,7 +238,7 @@ def _logical(plain: str, kind: str, logical: str, **more: object) -> dict[str, o
     }
 
 
-def _type(sql_type: SqlType, name: str, namespace: str, *, root: bool = False) -> Any:
+def _type(sql_type: SqlType, name: str, namespace: str, *, root: bool = False) -> object:
     match sql_type:
         case Primitive(base):
             return _primitive(base)
@@ -256,7 +256,7 @@ def _type(sql_type: SqlType, name: str, namespace: str, *, root: bool = False) -
             raise FormatError(f"Avro has no type for {sql_type}")
 
 
-def _primitive(base: Base) -> Any:
+def _primitive(base: Base) -> object:
     match base:
         case Base.DATE:
             return _logical("int", "Date", "date")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +66,7 @@ def _reader(
     return _Reader(sent, {at: index_of[connect.fields[position].name] for at, position in positions.items()}, types)
 
 
-def _is_plain(field: Any) -> bool:
+def _is_plain(field: Fd) -> bool:
     """Whether a field is a single number or string, or a Timestamp, and not part of a real oneof."""
     if field.is_repeated or proto_schema.is_oneof([field]):
         return False
@@ -78,7 +77,7 @@ def _is_plain(field: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    fields: Sequence[Any]
+    fields: Sequence[Fd]
     positions: dict[int, int]
     types: Sequence[pa.DataType]
 
@@ -100,7 +99,7 @@ def _tag(number: int, wire: int) -> bytes:
     return write_varint(number << 3 | wire)
 
 
-def _field(cursor: n.Cursor, field: Any) -> pa.Array:
+def _field(cursor: n.Cursor, field: Fd) -> pa.Array:
     """Read a field that comes next in some records and is missing in the others."""
     wire, read = (_CONTENT, _read_timestamp) if field.message_type is not None else _READERS[field.type]
     (rows,) = np.nonzero(_follows(cursor, _tag(field.number, wire)))
@@ -120,7 +119,7 @@ def _field(cursor: n.Cursor, field: Any) -> pa.Array:
     return array if field.has_presence or not array.null_count else array.fill_null(_default(array.type))
 
 
-def _default(kind: pa.DataType) -> Any:
+def _default(kind: pa.DataType) -> str | bytes | int:
     return "" if kind == pa.string() else b"" if kind == pa.binary() else False if kind == pa.bool_() else 0
 
 
@@ -225,7 +224,7 @@ def _encoder(spec: SerdeSpec, schema: RegisteredSchema, name: str | None, before
     return encode
 
 
-def _pieces(field: Any, array: pa.Array) -> list[pa.Array]:
+def _pieces(field: Fd, array: pa.Array) -> list[pa.Array]:
     present = valid_of(array)
     valid: Numbers = np.ones(len(array), dtype=bool) if present is None else present
     if field.message_type is not None:

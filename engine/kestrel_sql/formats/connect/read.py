@@ -120,7 +120,7 @@ def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
 
 def _fields(
     schema: ConnectSchema, names: tuple[str, ...], types: tuple[SqlType, ...], path: str
-) -> Callable[[dict[str, Any]], Row]:
+) -> Callable[[dict[str, object]], Row]:
     """Match every field of the data by exact name, else by upper-case name; of several matches the last one wins.
 
     A column name with dots also matches its Avro form with underscores.
@@ -144,7 +144,7 @@ def _fields(
     return read
 
 
-def row_reader(schema: ConnectSchema, columns: tuple[Column, ...], unwrapped: bool) -> Callable[[Any], Row]:
+def row_reader(schema: ConnectSchema, columns: tuple[Column, ...], unwrapped: bool) -> Callable[[object], Row]:
     """Return the conversion from a top-level value to a row; if types do not match, it fails for every record."""
     try:
         if unwrapped:
@@ -156,7 +156,7 @@ def row_reader(schema: ConnectSchema, columns: tuple[Column, ...], unwrapped: bo
         return _failing(str(error))
 
 
-def _bare(convert: Convert | None) -> Callable[[Any], Row]:
+def _bare(convert: Convert | None) -> Callable[[object], Row]:
     return lambda value: (value if value is None or convert is None else convert(value),)
 
 
@@ -169,7 +169,7 @@ def _record(read: Callable[[dict[str, Any]], Row]) -> Callable[[Any], Row]:
     return record
 
 
-def _failing(message: str) -> Callable[[Any], Row]:
+def _failing(message: str) -> Callable[[object], Row]:
     def fail(_: object) -> NoReturn:
         raise ValueError(message)
 

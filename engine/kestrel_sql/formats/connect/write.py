@@ -17,7 +17,7 @@ class _UnwritableError(Exception):
     """The target schema cannot hold rows with these columns."""
 
 
-def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bool) -> Callable[[Row], Any]:
+def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bool) -> Callable[[Row], object]:
     """Return the conversion from a row to a value of `target`, by field name; if impossible, it fails for every row."""
     try:
         if unwrapped:
@@ -29,7 +29,7 @@ def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bo
         return _failing(str(error))
 
 
-def _failing(message: str) -> Callable[[Row], Any]:
+def _failing(message: str) -> Callable[[Row], object]:
     def fail(_: Row) -> NoReturn:
         raise ValueError(message)
 
@@ -39,7 +39,7 @@ def _failing(message: str) -> Callable[[Row], Any]:
 def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:
     convert = _converter(sql_type, target, name)
 
-    def write(value: object) -> Any:
+    def write(value: object) -> object:
         if value is not None:
             return value if convert is None else convert(value)
         if target.default is not Missing.MISSING:
@@ -75,7 +75,7 @@ def _converter(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert |
 
 def _struct(
     names: tuple[str, ...], types: tuple[SqlType, ...], target: ConnectSchema
-) -> Callable[[Row], dict[str, Any]]:
+) -> Callable[[Row], dict[str, object]]:
     schemas = {field.name: field.schema for field in target.fields}
     steps: list[tuple[str, Convert]] = []
     for name, sql_type in zip(names, types, strict=True):
@@ -96,7 +96,7 @@ def _struct(
     return write
 
 
-def _default(name: str, schema: ConnectSchema) -> Any:
+def _default(name: str, schema: ConnectSchema) -> object:
     if schema.default is not Missing.MISSING:
         return schema.default
     if schema.optional:

@@ -210,11 +210,11 @@ def _to_struct(sql_type: Struct) -> Convert:
     return convert
 
 
-def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable[[dict[str, Any]], Row]:
+def _fields(names: tuple[str, ...], converters: tuple[Convert, ...]) -> Callable[[dict[str, object]], Row]:
     """Return a function that looks up each name exactly, else among upper-case names, of which the last one wins."""
     plan = tuple(zip(names, converters, strict=True))
 
-    def read(members: dict[str, Any]) -> Row:
+    def read(members: dict[str, object]) -> Row:
         upper: dict[str, Any] | None = None
         row: list[Any] = []
         for name, convert in plan:
@@ -304,12 +304,12 @@ def row_reader(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[bytes]
     return read
 
 
-def _bare(column: Column) -> Callable[[Any], Row]:
+def _bare(column: Column) -> Callable[[object], Row]:
     convert = converter(column.type)
     return lambda value: (None if value is None else convert(value),)
 
 
-def _wrapped(columns: tuple[Column, ...]) -> Callable[[Any], Row]:
+def _wrapped(columns: tuple[Column, ...]) -> Callable[[object], Row]:
     read = _fields(tuple(column.name for column in columns), tuple(converter(column.type) for column in columns))
     target = str(Struct(())) if not columns else "STRUCT"
 

@@ -28,7 +28,7 @@ def open_codec(text: str, imports: Mapping[str, str], name: str | None) -> Schem
     schema = parse_text(text, imports)
     from_json, to_json = reader(schema), writer(schema)
 
-    def read(body: bytes) -> Any:
+    def read(body: bytes) -> object:
         return from_json(json_text.read_exact(body))
 
     def write(value: object) -> bytes:

@@ -60,7 +60,7 @@ def parse_text(text: str, imports: Mapping[str, str]) -> ConnectSchema:
         raise FormatError(f"Not a JSON schema: {error}") from error
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> object:
     # A default may be a DECIMAL with more digits than a double has.
     return json.loads(text, parse_float=PreciseDecimal)
 

@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import orjson
 
@@ -42,7 +42,7 @@ def _refuse_constant(text: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_float=_exact_decimal, parse_int=_exact_integer, parse_constant=_refuse_constant)
 
 
-def read_exact(data: bytes) -> Any:
+def read_exact(data: bytes) -> object:
     """Read the first JSON value of `data` and ignore the rest; numbers with a fraction or exponent become Decimal.
 
     Raises:
@@ -57,7 +57,7 @@ def read_exact(data: bytes) -> Any:
     return value
 
 
-def read_fast(data: bytes) -> Any:
+def read_fast(data: bytes) -> object:
     """Read JSON with fractions as floats; text that only Jackson accepts is read by `read_exact`.
 
     Raises:
@@ -69,7 +69,7 @@ def read_fast(data: bytes) -> Any:
         return read_exact(data)
 
 
-def write_fast(value: object, default: Callable[[Any], object] | None = None, option: int | None = None) -> bytes:
+def write_fast(value: object, default: Callable[[object], object] | None = None, option: int | None = None) -> bytes:
     """Write what orjson can write; half of a surrogate pair, which is no UTF-8, becomes its escape."""
     try:
         # What orjson returns keeps the 4 KiB that it was written in, and messages are kept for long.
@@ -78,7 +78,7 @@ def write_fast(value: object, default: Callable[[Any], object] | None = None, op
         return _with_escapes(value, default, option)
 
 
-def _with_escapes(value: object, default: Callable[[Any], object] | None, option: int | None) -> bytes:
+def _with_escapes(value: object, default: Callable[[object], object] | None, option: int | None) -> bytes:
     match value:
         case str():
             return _quoted(value).encode()

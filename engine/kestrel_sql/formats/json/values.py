@@ -19,7 +19,7 @@ from kestrel_sql.types.time_units import DAY_MS
 Convert = Callable[[Any], Any]
 
 
-def default_of(schema: ConnectSchema, value: object) -> Any:
+def default_of(schema: ConnectSchema, value: object) -> object:
     """Return the Connect value of a default, which is read as a value of the schema is.
 
     Raises:

@@ -20,11 +20,11 @@ Convert = Callable[[Any], Any]
 """Converts a value of a column, not None, to one that orjson writes as ksqlDB does."""
 
 
-def _double(value: float) -> Any:
+def _double(value: float) -> object:
     return orjson.Fragment(java_double(value)) if math.isfinite(value) else java_double(value)
 
 
-def _decimal(value: object) -> Any:
+def _decimal(value: object) -> object:
     return orjson.Fragment(format(value, "f"))
 
 
@@ -70,7 +70,7 @@ def _members(convert: Convert | None) -> Convert | None:
 
 
 def _struct(fields: tuple[tuple[str, Convert | None], ...]) -> Convert:
-    def convert(value: dict[str, Any]) -> dict[str, Any]:
+    def convert(value: dict[str, object]) -> dict[str, object]:
         return {
             name: item if (item := value.get(name)) is None or field is None else field(item) for name, field in fields
         }

@@ -174,7 +174,7 @@ def decoder(spec: SerdeSpec) -> Decoder:
     return guard_decoder(spec, "Error deserializing delimited", decode)
 
 
-def _read(column: Column, read: Callable[[str], object], field: str) -> Any:
+def _read(column: Column, read: Callable[[str], object], field: str) -> object:
     if not field:
         return None
     try:
@@ -206,7 +206,7 @@ def encoder(spec: SerdeSpec) -> Encoder:
     return guard_encoder(spec, encode)
 
 
-def _field(write: Callable[[Any], str], value: object, first: bool, delimiter: str) -> str:
+def _field(write: Callable[[object], str], value: object, first: bool, delimiter: str) -> str:
     return "" if value is None else _quote(write(value), first, delimiter)
 
 

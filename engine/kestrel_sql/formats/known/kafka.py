@@ -19,10 +19,10 @@ from kestrel_sql.types.conversion import base_name
 from kestrel_sql.types.sql_types import BIGINT, BYTES, DOUBLE, INTEGER, STRING, SqlType
 
 
-def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], object], Callable[[Any], bytes]]:
+def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], object], Callable[[object], bytes]]:
     packer = struct.Struct(layout)
 
-    def read(data: bytes) -> Any:
+    def read(data: bytes) -> object:
         if len(data) != packer.size:
             raise ValueError(f"Size of data received by {name}Deserializer is not {packer.size}")
         return packer.unpack(data)[0]
@@ -48,7 +48,7 @@ PRIMITIVES: Mapping[SqlType, tuple[Callable[[bytes], Any], Callable[[Any], bytes
 }
 
 
-def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], object], Callable[[Any], bytes]]:
+def _functions(spec: SerdeSpec) -> tuple[Callable[[bytes], object], Callable[[object], bytes]]:
     if len(spec.columns) != 1:
         raise FormatError(
             f"The 'KAFKA' format only supports a single field. Got: [{', '.join(map(str, spec.columns))}]"

@@ -6,8 +6,10 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from kestrel_sql.errors import FormatError
@@ -25,7 +27,7 @@ from kestrel_sql.formats.protobuf.schema import (
 )
 from kestrel_sql.java.numbers import EXACT, LONG_MAX, LONG_MIN
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 Wrappers = Mapping[str, Kind]
 """The messages that stand for primitives, by full name."""
 
@@ -62,7 +64,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
     connect: ConnectSchema = to_connect(message, schema, wrappers)
     from_message, to_message = _message_reader(message, wrappers), _message_writer(message, wrappers)
 
-    def read(body: bytes) -> Any:
+    def read(body: bytes) -> object:
         return from_message(factory.FromString(body))
 
     def write(value: object) -> bytes:
@@ -74,7 +76,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...], indexes: tuple[int, .
     return SchemaCodec(connect, read, replacing_halves(write))
 
 
-def _message_reader(message: Any, wrappers: Wrappers) -> Convert:
+def _message_reader(message: Descriptor, wrappers: Wrappers) -> Convert:
     name = message.full_name
     if name in wrappers:
         return lambda value: value.value
@@ -84,18 +86,19 @@ def _message_reader(message: Any, wrappers: Wrappers) -> Convert:
         return _READERS[WELL_KNOWN[name]]
     steps = [(each, _member_reader(parts, wrappers)) for each, parts in members(message)]
 
-    def read(value: object) -> dict[str, Any]:
+    def read(value: object) -> object:
         return {each: step(value) for each, step in steps}
 
     return read
 
 
-def _member_reader(parts: list[Any], wrappers: Wrappers) -> Convert:
-    if is_oneof(parts):
-        oneof = parts[0].containing_oneof.name
+def _member_reader(parts: list[FieldDescriptor], wrappers: Wrappers) -> Convert:
+    real = parts[0].containing_oneof
+    if real is not None and is_oneof(parts):
+        oneof = real.name
         readers = {part.name: _field_reader(part, wrappers) for part in parts}
 
-        def read_union(value: Any) -> dict[str, Any] | None:
+        def read_union(value: Message) -> dict[str, object] | None:
             chosen = value.WhichOneof(oneof)
             if chosen is None:
                 return None
@@ -105,10 +108,10 @@ def _member_reader(parts: list[Any], wrappers: Wrappers) -> Convert:
     return _field_reader(parts[0], wrappers)
 
 
-def _field_reader(field: Any, wrappers: Wrappers) -> Convert:
+def _field_reader(field: FieldDescriptor, wrappers: Wrappers) -> Convert:
     name = field.name
-    if is_map(field):
-        return _map_reader(field, wrappers)
+    if field.message_type is not None and is_map(field):
+        return _map_reader(name, field.message_type, wrappers)
     convert = _single_reader(field, wrappers)
     if field.is_repeated:
         if convert is None:
@@ -123,7 +126,7 @@ def _field_reader(field: Any, wrappers: Wrappers) -> Convert:
     return lambda value: convert(getattr(value, name))
 
 
-def _single_reader(field: Any, wrappers: Wrappers) -> Convert | None:
+def _single_reader(field: FieldDescriptor, wrappers: Wrappers) -> Convert | None:
     if field.message_type is not None:
         return _message_reader(field.message_type, wrappers)
     if field.enum_type is not None:
@@ -135,35 +138,65 @@ def _single_reader(field: Any, wrappers: Wrappers) -> Convert | None:
     return None
 
 
-def _map_reader(field: Any, wrappers: Wrappers) -> Convert:
-    name = field.name
-    key, value = field.message_type.fields
+def _map_reader(name: str, entry: Descriptor, wrappers: Wrappers) -> Convert:
+    key, value = entry.fields
     convert = _single_reader(value, wrappers)
-    if field.message_type.GetOptions().map_entry:
+    if entry.GetOptions().map_entry:
         return lambda owner: {k: v if convert is None else convert(v) for k, v in getattr(owner, name).items()}
     read_key, read_value = _field_reader(key, wrappers), _field_reader(value, wrappers)
     return lambda owner: {read_key(entry): read_value(entry) for entry in getattr(owner, name)}
 
 
-def _read_decimal(value: Any) -> Decimal:
+class _Part(Protocol):
+    def SetInParent(self) -> None: ...  # noqa: N802 - protobuf's name
+
+
+class _Wrapper(_Part, Protocol):
+    value: object
+
+
+class _Decimal(Protocol):
+    value: bytes
+    precision: int
+    scale: int
+
+
+class _Date(Protocol):
+    year: int
+    month: int
+    day: int
+
+
+class _Time(_Part, Protocol):
+    hours: int
+    minutes: int
+    seconds: int
+    nanos: int
+
+
+class _Timestamp(_Part, Protocol):
+    seconds: int
+    nanos: int
+
+
+def _read_decimal(value: _Decimal) -> Decimal:
     if len(value.value) > _MAX_UNSCALED:
         raise ValueError(f"Decimal of {len(value.value)} bytes")
     return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale, EXACT)
 
 
-def _read_date(value: Any) -> int:
+def _read_date(value: _Date) -> int:
     return dt.date(value.year, value.month, value.day).toordinal() - _EPOCH
 
 
-def _read_time(value: Any) -> int:
+def _read_time(value: _Time) -> int:
     if not (0 <= value.hours < 24 and 0 <= value.minutes < 60 and 0 <= value.seconds < 60 and 0 <= value.nanos < 10**9):
         raise ValueError("Invalid time of day")
-    millis: int = ((value.hours * 60 + value.minutes) * 60 + value.seconds) * 1000 + value.nanos // 1_000_000
-    return millis
+    return ((value.hours * 60 + value.minutes) * 60 + value.seconds) * 1000 + value.nanos // 1_000_000
 
 
-def _read_timestamp(value: Any) -> int:
-    millis: int = value.seconds * 1000 + value.nanos // 1_000_000
+def _read_timestamp(value: _Timestamp) -> int:
+    millis = value.seconds * 1000 + value.nanos // 1_000_000
     if not LONG_MIN <= millis <= LONG_MAX:
         raise ValueError("Timestamp out of range")
     return millis
@@ -171,11 +204,11 @@ def _read_timestamp(value: Any) -> int:
 
 _READERS: dict[Kind, Convert] = {Kind.DATE: _read_date, Kind.TIME: _read_time, Kind.TIMESTAMP: _read_timestamp}
 
-Fill = Callable[[Any, Any], None]
+Fill = Callable[..., None]
 """Copies a Connect value, not None, into a message."""
 
 
-def _message_writer(message: Any, wrappers: Wrappers) -> Fill:
+def _message_writer(message: Descriptor, wrappers: Wrappers) -> Fill:
     name = message.full_name
     if name in wrappers:
         return _fill_wrapper
@@ -185,7 +218,7 @@ def _message_writer(message: Any, wrappers: Wrappers) -> Fill:
         return _FILLS[WELL_KNOWN[name]]
     steps = [(each, _member_writer(parts, wrappers)) for each, parts in members(message)]
 
-    def fill(value: dict[str, Any], target: Any) -> None:
+    def fill(value: dict[str, object], target: Message) -> None:
         target.SetInParent()
         for each, step in steps:
             member = value.get(each)
@@ -195,7 +228,7 @@ def _message_writer(message: Any, wrappers: Wrappers) -> Fill:
     return fill
 
 
-def _member_writer(parts: list[Any], wrappers: Wrappers) -> Fill:
+def _member_writer(parts: list[FieldDescriptor], wrappers: Wrappers) -> Fill:
     if not is_oneof(parts):
         return _field_writer(parts[0], wrappers)
     writers = [(part.name, _field_writer(part, wrappers)) for part in parts]
@@ -208,10 +241,10 @@ def _member_writer(parts: list[Any], wrappers: Wrappers) -> Fill:
     return fill_union
 
 
-def _field_writer(field: Any, wrappers: Wrappers) -> Fill:
+def _field_writer(field: FieldDescriptor, wrappers: Wrappers) -> Fill:
     name = field.name
-    if is_map(field):
-        return _map_writer(field, wrappers)
+    if field.message_type is not None and is_map(field):
+        return _map_writer(name, field.message_type, wrappers)
     if field.message_type is not None:
         fill = _message_writer(field.message_type, wrappers)
         return (
@@ -225,10 +258,10 @@ def _field_writer(field: Any, wrappers: Wrappers) -> Fill:
     return lambda value, target: setattr(target, name, convert(value))
 
 
-def _enum_number(enum: Any) -> Convert:
+def _enum_number(enum: EnumDescriptor) -> Convert:
     numbers = {name: value.number for name, value in enum.values_by_name.items()}
 
-    def number_of(name: str) -> Any:
+    def number_of(name: str) -> int:
         if name not in numbers:
             raise ValueError(f"{name} is not a value of {enum.name}")
         return numbers[name]
@@ -236,7 +269,7 @@ def _enum_number(enum: Any) -> Convert:
     return number_of
 
 
-def _scalar(field: Any) -> Convert:
+def _scalar(field: FieldDescriptor) -> Convert:
     if field.type in (field.TYPE_UINT64, field.TYPE_FIXED64):
         return lambda value: value & ((1 << 64) - 1)
     default = field.default_value
@@ -258,10 +291,10 @@ def _repeated_messages(name: str, fill: Fill) -> Fill:
     return fill_all
 
 
-def _entries_writer(name: str, key: object, value: object, wrappers: Wrappers) -> Fill:
+def _entries_writer(name: str, key: FieldDescriptor, value: FieldDescriptor, wrappers: Wrappers) -> Fill:
     write_key, write_value = _field_writer(key, wrappers), _field_writer(value, wrappers)
 
-    def fill_entries(members_: dict[Any, object], target: object) -> None:
+    def fill_entries(members_: dict[object, object], target: object) -> None:
         entries = getattr(target, name)
         for each, item in members_.items():
             entry = entries.add()
@@ -273,15 +306,14 @@ def _entries_writer(name: str, key: object, value: object, wrappers: Wrappers) -
     return fill_entries
 
 
-def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
-    name = field.name
-    key, value = field.message_type.fields
-    if not field.message_type.GetOptions().map_entry:
+def _map_writer(name: str, entry: Descriptor, wrappers: Wrappers) -> Fill:
+    key, value = entry.fields
+    if not entry.GetOptions().map_entry:
         return _entries_writer(name, key, value, wrappers)
     if value.message_type is not None:
         fill = _message_writer(value.message_type, wrappers)
 
-        def fill_messages(members_: dict[Any, object], target: object) -> None:
+        def fill_messages(members_: dict[object, object], target: object) -> None:
             entries = getattr(target, name)
             for each, item in members_.items():
                 if item is None:
@@ -291,7 +323,7 @@ def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
         return fill_messages
     convert = _enum_number(value.enum_type) if value.enum_type is not None else _scalar(value)
 
-    def fill_scalars(members_: dict[Any, object], target: object) -> None:
+    def fill_scalars(members_: dict[object, object], target: object) -> None:
         entries = getattr(target, name)
         for each, item in members_.items():
             entries[each] = convert(item)
@@ -299,12 +331,12 @@ def _map_writer(field: Any, wrappers: Wrappers) -> Fill:
     return fill_scalars
 
 
-def _fill_wrapper(value: Any, target: Any) -> None:
+def _fill_wrapper(value: object, target: _Wrapper) -> None:
     target.SetInParent()
     target.value = value
 
 
-def _fill_decimal(value: Decimal, target: Any) -> None:
+def _fill_decimal(value: Decimal, target: _Decimal) -> None:
     _, digits, exponent = value.as_tuple()
     scale = -int(exponent)
     unscaled = int(value.scaleb(scale, EXACT))
@@ -313,12 +345,12 @@ def _fill_decimal(value: Decimal, target: Any) -> None:
     target.scale = scale
 
 
-def _fill_date(value: int, target: Any) -> None:
+def _fill_date(value: int, target: _Date) -> None:
     date = dt.date.fromordinal(value + _EPOCH)
     target.year, target.month, target.day = date.year, date.month, date.day
 
 
-def _fill_time(value: int, target: Any) -> None:
+def _fill_time(value: int, target: _Time) -> None:
     target.SetInParent()
     seconds, millis = divmod(value, 1000)
     target.hours, target.minutes, target.seconds, target.nanos = (
@@ -329,7 +361,7 @@ def _fill_time(value: int, target: Any) -> None:
     )
 
 
-def _fill_timestamp(value: int, target: Any) -> None:
+def _fill_timestamp(value: int, target: _Timestamp) -> None:
     target.SetInParent()
     target.seconds, millis = divmod(value, 1000)
     target.nanos = millis * 1_000_000

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
 from google.protobuf import any_pb2, descriptor_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.type import date_pb2, timeofday_pb2  # type: ignore[import-untyped]
 
@@ -60,7 +59,7 @@ _KINDS = {
 class ProtoSchema:
     """A file descriptor, and (precision, scale) of its decimal fields by message name and field number."""
 
-    file: Any
+    file: FileDescriptor
     decimals: Mapping[tuple[str, int], tuple[int, int]]
 
     @property
@@ -148,7 +147,7 @@ def _add(
 
 
 @cache
-def _known_files() -> Mapping[str, object]:
+def _known_files() -> Mapping[str, FileDescriptor]:
     """The files that a schema may import without bringing them, by name."""
     # confluent-kafka imports its registry clients together with these: a sixth of all imports of a run.
     from confluent_kafka.schema_registry.confluent import meta_pb2
@@ -162,7 +161,7 @@ def _known_files() -> Mapping[str, object]:
     return {module.DESCRIPTOR.name: module.DESCRIPTOR for module in modules}
 
 
-def _add_known(pool: DescriptorPool, file: Any, added: set[str]) -> None:
+def _add_known(pool: DescriptorPool, file: FileDescriptor, added: set[str]) -> None:
     added.add(file.name)
     for needed in file.dependencies:
         if needed.name not in added:
@@ -170,7 +169,7 @@ def _add_known(pool: DescriptorPool, file: Any, added: set[str]) -> None:
     pool.AddSerializedFile(file.serialized_pb)
 
 
-def is_map(field: Any) -> bool:
+def is_map(field: FieldDescriptor) -> bool:
     """Whether a repeated field is a map: protobuf's own, or Connect's messages `…Entry` with key and value."""
     message = field.message_type
     if not field.is_repeated or message is None:
@@ -179,9 +178,9 @@ def is_map(field: Any) -> bool:
     return bool(message.GetOptions().map_entry) or (message.name.endswith("Entry") and names == ["key", "value"])
 
 
-def members(message: Descriptor) -> list[tuple[str, list[Any]]]:
+def members(message: Descriptor) -> list[tuple[str, list[FieldDescriptor]]]:
     """Return the fields of a message by Connect name, in order; a real oneof is one member with all its fields."""
-    result: list[tuple[str, list[Any]]] = []
+    result: list[tuple[str, list[FieldDescriptor]]] = []
     seen: set[str] = set()
     real = {oneof.name: f"{oneof.name}_{oneof.index}" for oneof in message.oneofs if not _is_synthetic(oneof)}
     for field in message.fields:
@@ -194,13 +193,13 @@ def members(message: Descriptor) -> list[tuple[str, list[Any]]]:
     return result
 
 
-def is_oneof(fields: list[Any]) -> bool:
+def is_oneof(fields: list[FieldDescriptor]) -> bool:
     """Whether a member is a real oneof."""
     oneof = fields[0].containing_oneof
     return oneof is not None and not _is_synthetic(oneof)
 
 
-def _is_synthetic(oneof: Any) -> bool:
+def _is_synthetic(oneof: OneofDescriptor) -> bool:
     return len(oneof.fields) == 1 and oneof.name == f"_{oneof.fields[0].name}"
 
 
@@ -239,9 +238,10 @@ def _parts(message: Descriptor, counted: dict[str, int]) -> int:
     return counted[name]
 
 
-def _field(field: Any, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
-    if is_map(field):
-        key, value = (_single(part, schema, wrappers, depth) for part in field.message_type.fields)
+def _field(field: FieldDescriptor, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
+    message = field.message_type
+    if message is not None and is_map(field):
+        key, value = (_single(part, schema, wrappers, depth) for part in message.fields)
         return ConnectSchema(Kind.MAP, optional=True, key=key, item=value.as_optional())
     single = _single(field, schema, wrappers, depth)
     if field.is_repeated:
@@ -250,13 +250,13 @@ def _field(field: Any, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth:
     return single.as_optional()
 
 
-def _single(field: Any, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
+def _single(field: FieldDescriptor, schema: ProtoSchema, wrappers: Mapping[str, Kind], depth: int) -> ConnectSchema:
     message = field.message_type
     if message is None:
         return simple(_KINDS[field.type])
     if message.full_name == DECIMAL:
-        owner = field.containing_type.full_name
-        precision, scale = schema.decimals.get((owner, field.number), (64, 0))
+        owner = field.containing_type
+        precision, scale = schema.decimals.get((owner.full_name if owner else "", field.number), (64, 0))
         return ConnectSchema(Kind.DECIMAL, optional=True, precision=precision, scale=scale)
     if message.full_name in WELL_KNOWN:
         return ConnectSchema(WELL_KNOWN[message.full_name], optional=True)

@@ -256,7 +256,7 @@ class RemoteRegistry:
             hint="check the URL and that the registry is up; cached schemas keep working",
         )
 
-    def _open(self) -> Any:
+    def _open(self) -> object:
         options: dict[str, Any] = {key: value for key, value in self._settings.items() if key in _CLIENT_SETTINGS}
         try:
             options["timeout"] = float(self._settings.get("timeout", REQUEST_SECONDS))

@@ -54,7 +54,7 @@ def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
             return _composite_caster(source, target)
 
 
-def cast_columns(source: SqlType | None, target: SqlType) -> Callable[[Any], Any] | None:
+def cast_columns(source: SqlType | None, target: SqlType) -> Callable[[object], object] | None:
     """Return the conversion of a whole column (see `ColumnBody`); None if there is none."""
     match source, target:
         case Primitive(a), Primitive(b):
@@ -96,7 +96,7 @@ def _texts_to_decimals(array: ArrowArray, precision: int, scale: int) -> ArrowAr
     return None if values is None else late.numbers.decimals(values, precision, scale, array)
 
 
-def _numbers_of_texts(characters: str, most: int, kind: str) -> Callable[[Any], Any]:
+def _numbers_of_texts(characters: str, most: int, kind: str) -> Callable[[object], object]:
     def cast(array: ArrowArray) -> ArrowArray | None:
         if not late.texts.consists_of(array, characters, most):
             return None
@@ -105,7 +105,7 @@ def _numbers_of_texts(characters: str, most: int, kind: str) -> Callable[[Any], 
     return cast
 
 
-def _to_kind(kind: str) -> Callable[[Any], Any]:
+def _to_kind(kind: str) -> Callable[[object], object]:
     return lambda array: late.pc.cast(array, getattr(late.pa, kind)())
 
 
@@ -117,7 +117,7 @@ def _wrapped(array: ArrowArray) -> ArrowArray:
     return late.numbers.array_of(late.numbers.values_of(array).astype(late.np.int32), array)
 
 
-def _times_of(pattern: str, unit_ms: int, kind: str) -> Callable[[Any], Any]:
+def _times_of(pattern: str, unit_ms: int, kind: str) -> Callable[[object], object]:
     layout = any_layout_of(pattern)
 
     def cast(array: ArrowArray) -> ArrowArray | None:

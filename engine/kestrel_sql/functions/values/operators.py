@@ -62,7 +62,7 @@ def compared_columns(op: ComparisonOp, left: SqlType | None, right: SqlType | No
         return None
     is_order = left == t.STRING and kernel not in ("equal", "not_equal")
 
-    def compare(first: object, second: object) -> Any:
+    def compare(first: object, second: object) -> object:
         if is_order and not late.texts.is_ascii(first, second):
             return None
         return late.pc.fill_null(getattr(late.pc, kernel)(first, second), False)
@@ -209,7 +209,7 @@ def arithmetic_columns(
     return None if kernel is None else partial(_integer_columns, kernel, result)
 
 
-def negation_columns(sql_type: SqlType | None) -> Callable[[Any], Any] | None:
+def negation_columns(sql_type: SqlType | None) -> Callable[[object], object] | None:
     """Return the unary minus of a column; None if there is no column body."""
     if sql_type in (t.INTEGER, t.BIGINT):
         return lambda array: late.pc.negate(array)

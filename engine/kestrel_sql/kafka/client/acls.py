@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
+from enum import Enum
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation
 
 from kestrel_sql.errors import AccessError, QueryError
 from kestrel_sql.kafka.client.admin import describe_topics
@@ -30,12 +30,12 @@ _NEEDED = {
 """The missing ACLs, by the error of the broker."""
 
 
-def needed(error: Any) -> str | None:
+def needed(error: KafkaError) -> str | None:
     """Return the ACLs that a user needs after a refusal; None for any other error."""
     return _NEEDED.get(error.code())
 
 
-def broker_error(message: str, reason: Any, *, hint: str | None = None, needs: str | None = None) -> QueryError:
+def broker_error(message: str, reason: KafkaError, *, hint: str | None = None, needs: str | None = None) -> QueryError:
     """Make the error for a broker's refusal: an AccessError where an ACL is missing.
 
     The hint of an AccessError is `needs`, by default the ACLs that such a refusal asks for; that of others is `hint`.
@@ -69,5 +69,5 @@ def _refused(query: str, operation: AclOperation, topic: str, said: str) -> str:
     return f"{query} may not {operation.name.lower()} the topic {topic}: {said}"
 
 
-def _listed(allowed: Collection[AclOperation]) -> str:
+def _listed(allowed: Collection[Enum]) -> str:
     return ", ".join(sorted(operation.name for operation in allowed))

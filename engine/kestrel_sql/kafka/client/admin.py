@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient  # noqa: TID251 - the only module that makes one
+from confluent_kafka.admin import AdminClient, TopicDescription  # noqa: TID251 - the only module that makes one
 
 from kestrel_sql.errors import EngineError, KafkaConfigError
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -23,11 +23,11 @@ _LOOK_S = 1.0
 class Admin:
     """A client, and the latest errors of its connections, which calls do not report."""
 
-    client: Any
-    heard: deque[Any]
+    client: AdminClient
+    heard: deque[KafkaError]
 
 
-def admin_client(config: KafkaConfig) -> Any:
+def admin_client(config: KafkaConfig) -> AdminClient:
     """Return the client of this process for a broker (see `admin`).
 
     Raises:
@@ -58,8 +58,8 @@ def describe_topics(
     names: Iterable[str],
     timeout: float,
     refused: Callable[[str, KafkaError], EngineError],
-    **more: Any,
-) -> Iterator[tuple[str, Any]]:
+    **more: bool,
+) -> Iterator[tuple[str, TopicDescription]]:
     """Describe topics, sorted by name; those that do not exist are left out. `timeout` is in seconds.
 
     Raises:
@@ -77,7 +77,7 @@ def describe_topics(
                 raise refused(name, error.args[0]) from error
 
 
-def _find_controller(client: Any, timeout: float) -> None:
+def _find_controller(client: AdminClient, timeout: float) -> None:
     """Learn from any node of a broker which one to ask next time; the client waits for one that is gone for minutes."""
     with suppress(KafkaException):
         client.list_topics(timeout=min(timeout, _LOOK_S))
@@ -85,7 +85,7 @@ def _find_controller(client: Any, timeout: float) -> None:
 
 @cache
 def _cached(config: KafkaConfig) -> Admin:
-    heard: deque[Any] = deque(maxlen=_HEARD)
+    heard: deque[KafkaError] = deque(maxlen=_HEARD)
     # A client that connects on demand spins while a request waits for a broker that is gone: half of a core.
     always = {"log_level": 0, "error_cb": heard.append, "enable.sparse.connections": False}
     settings: dict[str, Any] = {**config.client(), **always}

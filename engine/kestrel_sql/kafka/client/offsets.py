@@ -10,8 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    ClusterMetadata,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+)
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import broker_error
@@ -118,7 +122,7 @@ class BrokerOffsets:
         found: str | None = self._cluster().cluster_id
         return found
 
-    def _cluster(self) -> Any:
+    def _cluster(self) -> ClusterMetadata:
         try:
             return self._admin.list_topics(timeout=self._timeout)
         except KafkaException as error:
@@ -163,8 +167,8 @@ class BrokerOffsets:
     def _ask(
         self,
         positions: Iterable[Position],
-        spec: Any,
-        isolation: Any = IsolationLevel.READ_COMMITTED,
+        spec: OffsetSpec,
+        isolation: object = IsolationLevel.READ_COMMITTED,
         timeout: float | None = None,
     ) -> dict[Position, int]:
         request = {TopicPartition(topic, partition): spec for topic, partition in positions}
@@ -205,7 +209,7 @@ class BrokerOffsets:
         return broker_error(f"the broker {self._servers} returned no offsets of {what}: {reason.str()}", reason)
 
 
-def committed_offsets(consumer: Any, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+def committed_offsets(consumer: Consumer, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
     """Return the offsets that the group of a consumer has committed; `timeout` is in seconds.
 
     Raises:
@@ -218,7 +222,7 @@ def committed_offsets(consumer: Any, partitions: Sequence[TopicPartition], timeo
     return found
 
 
-def _offset(answer: Any) -> int:
+def _offset(answer: ListOffsetsResultInfo) -> int:
     """The offset of an answer.
 
     If a node is gone, the client answers at the end of the request without an error, and without an offset.
@@ -232,13 +236,13 @@ def _offset(answer: Any) -> int:
     return offset
 
 
-def _most_specific(said: Sequence[Any]) -> Any:
+def _most_specific(said: Sequence[KafkaError]) -> KafkaError:
     """The most specific error: a refusal, or else the first one that says what happened."""
     plain = (error for error in said if error.code() != _ALL_DOWN and not error.str().startswith(_EMPTY))
     return next((error for error in said if _is_refusal(error)), next(plain, said[-1]))
 
 
-def _is_refusal(error: Any) -> bool:
+def _is_refusal(error: KafkaError) -> bool:
     return error.code() in _REFUSALS or "certificate verify failed" in error.str()
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigEntry, ConfigResource
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import broker_error
@@ -68,9 +68,9 @@ def awaited_shape(config: KafkaConfig, name: str) -> TopicShape:
         time.sleep(_LOOK_S)
 
 
-def _retention(future: Any) -> int | None:
+def _retention(future: Future[Mapping[str, ConfigEntry]]) -> int | None:
     """The retention of a topic (ms); None if the user may not read the configuration."""
     try:
-        return int(future.result()[_RETENTION].value)
+        return int(future.result()[_RETENTION].value or -1)
     except KafkaException:
         return None

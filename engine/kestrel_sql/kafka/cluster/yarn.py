@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JJavaError
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.spark.runtime.setting_errors import causes
 
 YARN = "yarn"
@@ -49,7 +49,7 @@ def prepare_yarn() -> None:
     os.environ.setdefault(_SHIPPED, ",".join(map(str, library.glob("py4j-*.zip"))))
 
 
-def await_manager(jvm: Any, hadoop: Any, patience: float, say: Callable[[str], None]) -> None:
+def await_manager(jvm: Java, hadoop: Java, patience: float, say: Callable[[str], None]) -> None:
     """Wait until the ResourceManager answers, for `patience` seconds.
 
     Args:
@@ -85,7 +85,7 @@ def await_manager(jvm: Any, hadoop: Any, patience: float, say: Callable[[str], N
             return
 
 
-def _running_nodes(jvm: Any, conf: Any) -> int:
+def _running_nodes(jvm: Java, conf: Java) -> int:
     client = jvm.org.apache.hadoop.yarn.client.api.YarnClient.createYarnClient()
     client.init(conf)
     client.start()

@@ -16,6 +16,7 @@ from pyspark.java_gateway import launch_gateway
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.spark.runtime.environment import prepare_environment
+from kestrel_sql.spark.runtime.jvm import Java
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The options of a JVM that does one thing: compiling well and collecting beside it took two fifths of its time."""
@@ -32,7 +33,7 @@ class Downloader:
     Ivy remembers for ever which repository had a description.
     """
 
-    def __init__(self, jvm: Any, repositories: Sequence[str]) -> None:
+    def __init__(self, jvm: Java, repositories: Sequence[str]) -> None:
         """Use a JVM that is running."""
         self._jvm = jvm
         self._repositories = repositories
@@ -71,7 +72,7 @@ class Downloader:
         shutil.rmtree(folder / "cache", ignore_errors=True)
         return tuple(Path(found.apply(at)) for at in range(found.size()))
 
-    def _chain(self, ivy: Any) -> Any:
+    def _chain(self, ivy: Java) -> Java:
         patience = self._jvm.org.apache.ivy.core.settings.NamedTimeoutConstraint(_PATIENCE)
         patience.setConnectionTimeout(_CONNECT_MS)
         patience.setReadTimeout(_READ_MS)

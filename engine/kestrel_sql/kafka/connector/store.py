@@ -15,6 +15,7 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.connector.jars import s3_jars
 from kestrel_sql.kafka.connector.maven import SHORT_LIVED, on_loopback
 from kestrel_sql.spark.runtime.environment import log_settings, prepare_environment
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.spark.state.checkpoint_path import Store, StorePath, manager_settings
 
 STORES = ("s3a", "hdfs")
@@ -75,7 +76,7 @@ def open_store_alone(uri: str, settings: Mapping[str, str]) -> Iterator[StorePat
         gateway.proc.wait(_END_S)
 
 
-def hadoop_configuration(jvm: Any, settings: Mapping[str, str]) -> Any:
+def hadoop_configuration(jvm: Java, settings: Mapping[str, str]) -> Java:
     """Return Hadoop's configuration in a JVM, with those of the settings of Spark that are for Hadoop."""
     conf = jvm.org.apache.hadoop.conf.Configuration()
     for name, value in settings.items():

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.session.session import Session
-from kestrel_sql.spark.pipeline.pipeline import PAGES, build_pipeline
+from kestrel_sql.spark.pipeline.pipeline import PAGES, Pipeline, build_pipeline
 from kestrel_sql.spark.state.checkpoint_path import folder_session
 
 _ROWS = 200
@@ -44,7 +44,7 @@ def rehearse(spark: SparkSession, stop: Event | None = None) -> Exception | None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         frame = _pipeline().frame(records, PAGES, {"s": 1})
         writer = frame.writeStream.foreachBatch(_count).outputMode("update").option("checkpointLocation", folder)
-        running = writer.start()
+        running: Any = writer.start()
         while running.isActive and (running.lastProgress or {}).get("batchId", -1) < _BATCHES - 1:
             if stop is not None and stop.is_set():
                 break
@@ -54,7 +54,7 @@ def rehearse(spark: SparkSession, stop: Event | None = None) -> Exception | None
     return failure
 
 
-def _pipeline() -> Any:
+def _pipeline() -> Pipeline:
     session = Session()
     for statement in session.parse(_STATEMENTS):
         session.execute(statement)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +15,7 @@ from kestrel_sql.kafka.connector.store import hadoop_configuration, store_settin
 from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.spark.releases import BROKER_RELEASES, check_release
 from kestrel_sql.spark.runtime.environment import is_on_this_machine, keep_memory
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
@@ -78,6 +78,6 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     return spark
 
 
-def _await_cluster(jvm: Any, settings: RunSettings, say: Callable[[str], None]) -> None:
+def _await_cluster(jvm: Java, settings: RunSettings, say: Callable[[str], None]) -> None:
     if settings.master == YARN:
         await_manager(jvm, hadoop_configuration(jvm, settings.spark), settings.patience, say)

@@ -312,7 +312,7 @@ def _format_of(query: StoredQuery) -> int:
     return _WITH_SHARED if query.shared else _WITH_RESCALED if query.rescaled else _FORMAT
 
 
-def _written(query: StoredQuery) -> dict[str, Any]:
+def _written(query: StoredQuery) -> dict[str, object]:
     return {
         **{name: value for name, value in asdict(query).items() if name not in _CHANGED},
         **{name: value for name in _NEWER if (value := getattr(query, name))},

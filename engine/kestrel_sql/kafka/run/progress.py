@@ -6,11 +6,10 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kestrel_sql.kafka.client.offsets import from_members
 from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.source.batch_counts import records_of
+from kestrel_sql.kafka.source.batch_counts import Report, records_of
 from kestrel_sql.queries.bad_records import count_of
 
 
@@ -102,7 +101,7 @@ class QueryProgress:
         """Say how many records a batch reads, if Spark does not read them itself and cannot report it."""
         self._read[batch] = records
 
-    def add(self, reports: Sequence[Mapping[str, Any]], now: Callable[[], float] = time.monotonic) -> bool:
+    def add(self, reports: Sequence[Report], now: Callable[[], float] = time.monotonic) -> bool:
         """Add Spark's progress reports, some of which may be known; return whether a batch is new.
 
         While a query idles, Spark reports the number of the next batch. Only a report with the duration of `addBatch`
@@ -120,7 +119,7 @@ class QueryProgress:
                 self.offsets.update(_offsets(source.get("endOffset")))
         return bool(fresh)
 
-    def _once(self, read: int, report: Mapping[str, Any]) -> int:
+    def _once(self, read: int, report: Report) -> int:
         """Return how many records a batch has at most by its offsets, if Spark says that it `read` more.
 
         It counts those twice that it reads again in a batch, because an executor was lost with its results.
@@ -176,6 +175,6 @@ def _done(read: int, written: int, bad: int, late: int) -> str:
     return f"{count_of(read, 'record')} read, {written} written, {bad} bad{f', {late} late' if late else ''}"
 
 
-def _offsets(found: Any) -> dict[Position, int]:
+def _offsets(found: object) -> dict[Position, int]:
     members = json.loads(found) if isinstance(found, str) else found
     return from_members(members) if isinstance(members, Mapping) else {}

@@ -30,6 +30,7 @@ from kestrel_sql.kafka.run.shared_source import SharedPipeline, Unit
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, likely_layout, write_batch
 from kestrel_sql.kafka.sink.transaction import Layout
+from kestrel_sql.kafka.source.batch_counts import Report
 from kestrel_sql.kafka.source.merged_source import SourceSpec
 from kestrel_sql.kafka.source.reading import Reading
 from kestrel_sql.kafka.source.source import completed, open_source, spark_source
@@ -127,7 +128,7 @@ class RunningQuery:
             self.failure = self._error(str(error))
             self.progress.error = self.failure.message
 
-    def _begun(self, *, until_caught_up: bool) -> Any:
+    def _begun(self, *, until_caught_up: bool) -> object:
         around, stored = self.around, self.stored
         partitions = stored.partitions
         # Each query writes an output for each record that it reads, and a batch is to have no more for many queries.
@@ -234,7 +235,7 @@ class RunningQuery:
         read = self.progress.rows_in * len(self.pipeline.query_ids)
         self.around.bad.judge(self.id, read, self.progress.bad_records, is_last=is_last)
 
-    def _reports(self) -> list[Any]:
+    def _reports(self) -> list[Report]:
         """Spark's reports on batches that may be new. It keeps a hundred; to parse them all takes long."""
         last = None if self.execution is None else self.execution.lastProgress
         if last is None:

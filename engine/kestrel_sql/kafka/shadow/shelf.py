@@ -114,7 +114,7 @@ def _packed(entry: Entry) -> bytes:
     return packed
 
 
-def _parts(each: Written) -> list[Any]:
+def _parts(each: Written) -> list[object]:
     return [each.side, each.content, each.key, each.value, each.partition, each.offset, each.arrived]
 
 

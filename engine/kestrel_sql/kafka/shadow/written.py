@@ -148,7 +148,7 @@ def _is_framed(spec: SerdeSpec) -> bool:
     return spec.format.format in LANGUAGES
 
 
-def exact(value: Any) -> Hashable:
+def exact(value: object) -> Hashable:
     """Return what two values have in common only if they are the same, types and scales included."""
     match value:
         case Mapping():
@@ -159,7 +159,7 @@ def exact(value: Any) -> Hashable:
             return repr(value)
 
 
-def differing(left: Any, right: Any, name: str) -> Iterator[Column]:
+def differing(left: object, right: object, name: str) -> Iterator[Column]:
     """Name the innermost columns in which two values differ."""
     match left, right:
         case (Mapping(), Mapping()):

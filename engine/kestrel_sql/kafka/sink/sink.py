@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -25,7 +25,7 @@ from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import committed_offsets
 from kestrel_sql.kafka.sink.distribute import DISTRIBUTED, distribute_batches, merged
-from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, WROTE, Job, Share, entries_in
+from kestrel_sql.kafka.sink.task import ENTRY, FAILED, REPORT, WROTE, Job, ReportRow, Share, entries_in
 from kestrel_sql.kafka.sink.transaction import TIMEOUT, Layout, Mark, Writer, retried
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.topics.records import LogEntry
@@ -110,7 +110,7 @@ def write_batch(
     return outcome(job, _reported(gathered(blobs, layout), job, check))
 
 
-def outcome(job: Job, rows: Sequence[Mapping[str, Any]]) -> Written:
+def outcome(job: Job, rows: Sequence[ReportRow]) -> Written:
     """Return the outcome of a batch from the rows of its report.
 
     Raises:
@@ -130,7 +130,7 @@ def outcome(job: Job, rows: Sequence[Mapping[str, Any]]) -> Written:
     )
 
 
-def _reported(blobs: DataFrame, job: Job, check: Callable[[Sequence[LogEntry]], None] | None) -> list[dict[str, Any]]:
+def _reported(blobs: DataFrame, job: Job, check: Callable[[Sequence[LogEntry]], None] | None) -> list[ReportRow]:
     """The rows of the report on a batch; with `check` it is held back until its entries have been looked at."""
     if check is None:
         return list(blobs.mapInArrow(_task(job), REPORT).toArrow().to_pylist())
@@ -269,8 +269,8 @@ def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
 class _Group:
     """A consumer of the group, and the errors of its connections: a missing ACL on the group is reported only there."""
 
-    consumer: Any
-    heard: deque[Any]
+    consumer: Consumer
+    heard: deque[KafkaError]
 
     def committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Return the committed offsets of these partitions.
@@ -295,7 +295,7 @@ def _group(config: KafkaConfig, query: str) -> _Group:
     """
 
     def opened() -> _Group:
-        heard: deque[Any] = deque(maxlen=_HEARD)
+        heard: deque[KafkaError] = deque(maxlen=_HEARD)
         settings = config.client(group_id=query, enable_auto_commit=False, isolation_level="read_uncommitted")
         return _Group(Consumer({**settings, "error_cb": heard.append}), heard)
 

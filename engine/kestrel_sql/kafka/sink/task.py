@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kestrel_sql.dataflow.log_entries import EntryRow
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -41,6 +42,19 @@ REPORT = from_arrow_schema(_REPORT)
 
 Spark would parse a text anew for each batch.
 """
+
+
+class ReportRow(EntryRow, total=False):
+    """A row of the report."""
+
+    what: int
+    records: int
+    slot: int
+    worker: str | None
+    q: int
+    ordinal: list[int]
+    strays: int
+
 
 _MAX_WRITERS = 32
 """The most open writers.

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from operator import length_hint
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource
 
 from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.kafka.client.admin import admin_client
@@ -52,7 +52,7 @@ EARLIEST = 1
 _TRANSACTION_MS = 120_000
 _MAX_CACHED = 16
 
-_groups: Kept[str, Any] = Kept(_MAX_CACHED)
+_groups: Kept[str, Consumer] = Kept(_MAX_CACHED)
 
 _SILENT = logging.getLogger("kestrel_sql.kafka.writer")
 _SILENT.addHandler(logging.NullHandler())
@@ -310,7 +310,7 @@ def retried(call: Callable[[], Answer]) -> Answer:
             time.sleep(0.05)
 
 
-def _group(config: KafkaConfig, query: str) -> Any:
+def _group(config: KafkaConfig, query: str) -> Consumer:
     """The consumer that reads the numbers of committed batches of a query; it never reads a record."""
 
     def opened() -> Consumer:

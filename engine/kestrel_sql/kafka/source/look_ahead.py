@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets, Position
@@ -44,7 +44,7 @@ class _Look:
         first = int(np.searchsorted(self.seen.offsets, wanted.start))
         return _Look(read, Stretch(self.seen.offsets[first:], self.seen.times[first:], read.reach))
 
-    def add(self, messages: list[Any], config: KafkaConfig) -> bool:
+    def add(self, messages: list[Message], config: KafkaConfig) -> bool:
         """Add what a consumer sent; return whether more is known."""
         before = self.read.reach
         records, offsets = self.read.records(messages, config)

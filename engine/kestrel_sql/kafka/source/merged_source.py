@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -49,7 +49,7 @@ RECORDS = "records"
 _CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed")])
 """What a consumer says of a record."""
 
-_consumers: Kept[str, Any] = Kept(1)
+_consumers: Kept[str, Consumer] = Kept(1)
 """The consumer of this worker process."""
 
 
@@ -140,7 +140,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[Position, int] | None = None
         self._cutter = Cutter(BrokerAhead(topics.config))
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802 - Spark's name
         """Return the offsets from which a query without a checkpoint starts."""
         return to_members(self._topics.start)
 
@@ -152,7 +152,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fix the offsets at which `latestOffset` ends."""
         self._target = self._broker().ends(self._topics.positions)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802 - Spark's name
         """Return the offsets at which the next batch ends."""
         begin = from_members(start)
         ends = self._target or self._ends()
@@ -160,7 +160,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(ends.values()) + 1
         return to_members(self._cutter.cut(begin, ends, rows))
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> Sequence[InputPartition]:
         """Return a task for each partition number with records in the batch."""
         begin, finish = from_members(start), from_members(end)
         count = max(self._topics.partitions.values())
@@ -175,7 +175,7 @@ class MergedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 tasks.append(_Task(number, count, ranges))
         return tasks
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return what the function makes of the merged records of a task, and their number, as Arrow batches."""
         assert isinstance(partition, _Task)  # noqa: S101 - `partitions` returns no other
         read = 0
@@ -252,7 +252,7 @@ def read_merged(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[pa.Rec
         consumer.unassign()
 
 
-def _rows(read: Range, records: Sequence[Any], offsets: Sequence[int]) -> pa.RecordBatch:
+def _rows(read: Range, records: Sequence[Message], offsets: Sequence[int]) -> pa.RecordBatch:
     """Records of a range as rows of `_CONSUMED`."""
     headers = [*map(MESSAGE.headers, records)]
     columns: dict[str, Any] = {
@@ -271,5 +271,5 @@ def _rows(read: Range, records: Sequence[Any], offsets: Sequence[int]) -> pa.Rec
     return pa.RecordBatch.from_arrays(arrays, schema=_CONSUMED)
 
 
-def _consumer(config: KafkaConfig) -> Any:
+def _consumer(config: KafkaConfig) -> Consumer:
     return _consumers.get(config, "", lambda: open_consumer(config))

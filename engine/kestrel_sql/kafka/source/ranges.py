@@ -58,40 +58,40 @@ class RangeRead:
         """How many of its offsets are left."""
         return max(0, self.wanted.end - self.reach)
 
-    def records(self, messages: Sequence[Any], config: KafkaConfig) -> tuple[Sequence[Any], list[int]]:
+    def records(self, messages: Sequence[Message], config: KafkaConfig) -> tuple[Sequence[Message], list[int]]:
         """Return the records among messages of the partition, which may lie behind the range, and their offsets.
 
         Raises:
             QueryError: the broker does not let the partition be read.
         """
-        failed, records = [], messages
+        failed: list[tuple[Message, KafkaError]] = []
+        records = messages
         if any(map(MESSAGE.error, messages)):
-            failed = [message for message in messages if message.error() is not None]
+            failed = [(message, error) for message in messages if (error := message.error()) is not None]
             records = [message for message in messages if message.error() is None]
         offsets = [*map(MESSAGE.offset, records)]
         if offsets:
             self.reach = offsets[-1] + 1
-        for message in failed:
-            error = message.error()
+        for message, error in failed:
             # The last offsets may be control records of transactions, which consumers do not see; then the end of the
             # partition is reported. A leader that is new may report an earlier end at first.
             if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's public constant
-                self.reach = max(self.reach, message.offset())
+                self.reach = max(self.reach, message.offset() or 0)
             elif not error.retriable() and error.code() not in _TRANSIENT:
                 position = f"{self.wanted.topic}, partition {message.partition()}, offset {self.wanted.start}"
                 raise QueryError(f"{position} cannot be read from {config.servers}: {error.str()}")
         return records, offsets
 
 
-def open_consumer(config: KafkaConfig) -> Any:
+def open_consumer(config: KafkaConfig) -> Consumer:
     """Return a consumer to which ranges are assigned."""
     own = {"group.id": "kestrel", "auto.offset.reset": "error", "log_level": 0}
     return Consumer({**config.client(), **READER, **own})
 
 
-def by_position(messages: Sequence[Any]) -> Mapping[Position, list[Any]]:
+def by_position(messages: Sequence[Message]) -> Mapping[Position, list[Message]]:
     """Return messages by partition; the client returns them in long runs."""
-    found: dict[Position, list[Any]] = defaultdict(list)
+    found: dict[Position, list[Message]] = defaultdict(list)
     at = 0
     for position, run in groupby(zip(map(MESSAGE.topic, messages), map(MESSAGE.partition, messages), strict=True)):
         count = len([*run])
@@ -100,7 +100,7 @@ def by_position(messages: Sequence[Any]) -> Mapping[Position, list[Any]]:
     return found
 
 
-def times_of(records: Sequence[Any]) -> npt.NDArray[np.int64]:
+def times_of(records: Sequence[Message]) -> npt.NDArray[np.int64]:
     """Return the timestamps (ms) of records; one that has none gets 0."""
     times = np.fromiter(map(itemgetter(1), map(MESSAGE.timestamp, records)), np.int64, len(records))
     return np.maximum(times, _NO_TIME)

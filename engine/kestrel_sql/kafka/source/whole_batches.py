@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from urllib.parse import quote
 
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -110,7 +110,14 @@ def whole_ends(folder: Path, topics: Iterable[str], ask: Callable[[], Offsets]) 
             time.sleep(_LOOK_S)
 
 
-def _shows(ends: Offsets, said: Mapping[str, list[Any]]) -> bool:
+class _Said(TypedDict):
+    """What a query says of a batch: where it ends, and whether its records are being written."""
+
+    ends: Mapping[str, int]
+    is_writing: bool
+
+
+def _shows(ends: Offsets, said: Mapping[str, list[_Said]]) -> bool:
     """Whether the ends reach to those of the batches that are whole."""
     return all(
         ends.get((topic, int(number)), end) >= end
@@ -120,7 +127,7 @@ def _shows(ends: Offsets, said: Mapping[str, list[Any]]) -> bool:
     )
 
 
-def _limited(ends: Mapping[Position, int], said: Mapping[str, list[Any]]) -> Mapping[Position, int]:
+def _limited(ends: Mapping[Position, int], said: Mapping[str, list[_Said]]) -> Mapping[Position, int]:
     limits = {
         topic: [document["ends"] for document in documents if document["is_writing"]]
         for topic, documents in said.items()
@@ -131,7 +138,7 @@ def _limited(ends: Mapping[Position, int], said: Mapping[str, list[Any]]) -> Map
     }
 
 
-def _all_said(folder: Path, topics: Iterable[str]) -> dict[str, list[Any]]:
+def _all_said(folder: Path, topics: Iterable[str]) -> dict[str, list[_Said]]:
     return {
         topic: [json.loads(file.read_text()) for file in sorted(_folder_of(folder, topic).glob("*.json"))]
         for topic in topics

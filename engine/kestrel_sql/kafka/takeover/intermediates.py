@@ -37,7 +37,7 @@ def _type(call: FunctionCall, source: Schema, functions: Registry) -> SqlType:
     return bound.type
 
 
-def state_of(call: FunctionCall, column: Column, fresh: Any, value: Any) -> Any:
+def state_of(call: FunctionCall, column: Column, fresh: object, value: object) -> object:
     """Return the state of an aggregate; `fresh` is that without rows, `value` what the changelog holds."""
     if value is None:
         return fresh
@@ -64,7 +64,7 @@ def _listed(kind: SqlType, value: Any) -> Any:
             return value
 
 
-def _count_first(state: list[Any]) -> list[Any]:
+def _count_first(state: list[object]) -> list[object]:
     return [state[-1], *state[:-1]]
 
 
@@ -73,7 +73,7 @@ def _newest_first(state: dict[str, int]) -> dict[str, int]:
     return dict(reversed(state.items()))
 
 
-def _unchanged(state: Any) -> Any:
+def _unchanged(state: object) -> object:
     return state
 
 

@@ -90,11 +90,11 @@ def _number(digits: str) -> decimal.Decimal:
         raise PlanError(f"the number {shorten(digits)} is out of range") from None
 
 
-def _refuse_constant(constant: str) -> Any:
+def _refuse_constant(constant: str) -> object:
     raise PlanError(f"{constant} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) != len(pairs):
         names = [name for name, _ in pairs]

@@ -92,7 +92,7 @@ def array(value: object, path: str) -> list[Any]:
     return value
 
 
-def mapping(value: object, path: str) -> dict[str, Any]:
+def mapping(value: object, path: str) -> dict[str, object]:
     """Read an object without decoding its members."""
     if not isinstance(value, dict):
         raise wrong_type("an object", value, path)
@@ -123,7 +123,7 @@ def required(document: dict[str, Any], key: str, path: str) -> Any:
     return document[key]
 
 
-def same(value: object) -> Any:
+def same(value: object) -> object:
     """Return a value that is JSON already."""
     return value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.scope import Scope
@@ -122,5 +121,5 @@ def _check_nested_aggregates(select: tuple[Expression, ...], types: Types) -> No
                 )
 
 
-def _nodes(expressions: Iterable[Expression]) -> Iterator[Any]:
+def _nodes(expressions: Iterable[Expression]) -> Iterator[object]:
     return (node for expression in expressions for node in walk(expression))

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from kestrel_sql.errors import AccessError, EngineError, PlanError
 from kestrel_sql.functions.registry import Registry
@@ -100,7 +99,7 @@ class CommandTopic:
         except KafkaException as error:
             raise self._failed("is not to be read", error) from error
 
-    def write(self, key: str, statement: str, settings: _Settings, plan: Any) -> int:
+    def write(self, key: str, statement: str, settings: _Settings, plan: object) -> int:
         """Write a command in a transaction, and return its offset.
 
         Raises:

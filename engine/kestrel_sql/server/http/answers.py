@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,7 +14,7 @@ from kestrel_sql.server.http.framing import JSON
 from kestrel_sql.server.json_values import write_json
 
 
-def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_answer(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer with a JSON body."""
     return Response(write_json(content), status, dict(headers or {}), JSON)
 

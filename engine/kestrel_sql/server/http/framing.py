@@ -124,7 +124,7 @@ def _array(stream: RowStream) -> Frame:
 
 
 def _objects(
-    stream: RowStream, last: bytes, extra: Mapping[str, Any], content: Callable[[Row], dict[str, Any]]
+    stream: RowStream, last: bytes, extra: Mapping[str, object], content: Callable[[Row], dict[str, object]]
 ) -> Frame:
     """The array of objects: a pull from a table has its commas before the elements, everything else behind them."""
     header = b"[" + write_json({"header": {"queryId": stream.query_id, "schema": schema_text(stream.columns), **extra}})

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -72,7 +71,7 @@ async def page(http: HttpRequest) -> Response:
     return Response(found.read_bytes(), 200, _HEADERS, f"{kind}; charset=utf-8")
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: Source) -> dict[str, object]:
     columns = [{"name": c.name, "type": str(c.type), "role": c.role.value} for c in source.schema.columns]
     return {
         "name": source.name,

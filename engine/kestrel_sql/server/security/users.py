@@ -105,7 +105,7 @@ def read_users(path: Path) -> Users:
     )
 
 
-def _hash(path: Path, name: object, entry: Any) -> str:
+def _hash(path: Path, name: object, entry: object) -> str:
     hashed = entry.get("password") if isinstance(entry, dict) else None
     if not isinstance(hashed, str) or not hashed.startswith("$argon2"):
         raise EngineError(

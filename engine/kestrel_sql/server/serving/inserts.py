@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any
 
 import orjson
 
@@ -68,7 +67,7 @@ class RowInserter:
             refused = ApiError(BAD_REQUEST, told(error))
         return self._produce(records), refused
 
-    def _object(self, line: bytes) -> dict[str, Any]:
+    def _object(self, line: bytes) -> dict[str, object]:
         try:
             row = self._read(line)
         except ValueError:
@@ -77,7 +76,7 @@ class RowInserter:
             raise ApiError(BAD_REQUEST, "Invalid JSON in inserts stream: a row is a JSON object")
         return row
 
-    def _record(self, row: dict[str, Any]) -> Record:
+    def _record(self, row: dict[str, object]) -> Record:
         for column in self._key_columns:
             if column.name not in row:
                 raise ApiError(BAD_REQUEST, f"Key field must be specified: {column.name}")
@@ -91,7 +90,7 @@ class RowInserter:
         )
 
 
-def _by_column_name(row: dict[str, Any]) -> dict[str, Any]:
+def _by_column_name(row: dict[str, object]) -> dict[str, object]:
     """The members of a row by the name of their column: in capitals unless quoted."""
     named = {column_name(member): value for member, value in row.items()}
     if len(named) < len(row):

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
 
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
 
@@ -147,7 +146,7 @@ def _has_types(found: dict[str, object]) -> bool:
     )
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str) -> dict[str, object] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

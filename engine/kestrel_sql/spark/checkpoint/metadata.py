@@ -34,7 +34,7 @@ _FIELDS = {name: field for field, name in _NAMES.items()}
 """Names in the file that differ from those of the fields."""
 
 
-def _is_list(found: object, fits: Callable[[Any], bool]) -> bool:
+def _is_list(found: object, fits: Callable[[object], bool]) -> bool:
     return isinstance(found, list) and all(map(fits, found))
 
 

@@ -10,6 +10,7 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.checkpoint.compatibility import check_start
 from kestrel_sql.spark.in_memory.runner import MemoryRunner, Row, finish, input_row, outputs_of
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.topics.records import Record
 
 
@@ -22,7 +23,7 @@ class ResumableRunner(MemoryRunner):
         check_start(lambda: self.spark, pipeline, query.checkpoint)
         return query
 
-    def step(self, pipeline: Pipeline, stream: object, name: str, rows: list[Row]) -> Output:
+    def step(self, pipeline: Pipeline, stream: Java, name: str, rows: list[Row]) -> Output:
         """Run a pipeline over further rows, from the checkpoint `name`."""
         found: dict[int, list[Row]] = {}
         self.feed(stream, rows)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from kestrel_sql.dataflow.log_entries import log_entry
@@ -18,6 +20,7 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.spark.io.topics import ARROW_INPUT, WIRE_INPUT
 from kestrel_sql.spark.pipeline.pipeline import Pipeline
 from kestrel_sql.spark.runtime.callback import BatchCallback
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.topics.records import Record, members_of
 
 _names = count()
@@ -33,7 +36,7 @@ class MemoryRunner:
         self.spark = spark
         self._callbacks: dict[str, BatchCallback] = {}
         jvm: Any = spark._jvm
-        self._jvm = jvm
+        self._jvm: Java = jvm
         self._schema = StructType.fromDDL(WIRE_INPUT)
         self._encoder = jvm.org.apache.spark.sql.Encoders.row(spark._jsparkSession.parseDataType(self._schema.json()))
         shm = Path("/dev/shm")
@@ -65,21 +68,21 @@ class MemoryRunner:
         """Return the folder of the checkpoint `name`."""
         return self._root / name
 
-    def stream(self) -> Any:
+    def stream(self) -> Java:
         """Make a memory stream of rows of `WIRE_INPUT`."""
         return self._jvm.org.apache.spark.sql.execution.streaming.runtime.MemoryStream.apply(
             self._encoder, self.spark._jsparkSession
         )
 
-    def read(self, stream: Any) -> DataFrame:
+    def read(self, stream: Java) -> DataFrame:
         """Return the rows of a memory stream."""
         return DataFrame(stream.toDF(), self.spark)
 
-    def feed(self, stream: Any, rows: Sequence[Row]) -> None:
+    def feed(self, stream: Java, rows: Sequence[Row]) -> None:
         """Add rows to a memory stream as one offset."""
         stream.addData(self.in_java(rows))
 
-    def in_java(self, rows: Sequence[Row]) -> Any:
+    def in_java(self, rows: Sequence[Row]) -> Java:
         """Return rows as memory streams take them, in one call: Arrow to the JVM, and there a list of rows."""
         table = pa.Table.from_pylist(list(rows), schema=ARROW_INPUT)
         frame: Any = self.spark.createDataFrame(table, self._schema)  # type: ignore[call-overload]
@@ -94,7 +97,7 @@ class MemoryRunner:
         self.spark.catalog.dropTempView(name)
         return rows
 
-    def collecting(self, frame: DataFrame, found: dict[int, list[Row]], name: str) -> Any:
+    def collecting(self, frame: DataFrame, found: dict[int, list[Row]], name: str) -> DataStreamWriter:
         """Return a writer that collects rows by batch.
 
         A replayed batch counts once, and unlike Spark's memory sink it can resume.
@@ -115,7 +118,7 @@ class MemoryRunner:
             callback.close()
 
 
-def finish(query: Any) -> None:
+def finish(query: StreamingQuery) -> None:
     """Wait for a query to end; an interrupt stops it."""
     try:
         query.awaitTermination()

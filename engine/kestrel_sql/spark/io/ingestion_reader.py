@@ -46,7 +46,7 @@ class IngestionReader:
             frozenset(at for at, message in enumerate(messages) if not message.is_row),
         )
 
-    def _struct(self, message: Message, row: dict[str, object]) -> dict[str, Any] | None:
+    def _struct(self, message: Message, row: dict[str, object]) -> dict[str, object] | None:
         if not message.is_row:
             return None
         value = None if message.value is None else self._to_value(self._whole(message, row))

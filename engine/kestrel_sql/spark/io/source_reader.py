@@ -74,7 +74,7 @@ class SourceReader:
         return failed(kind, f"{self.source.logger}.deserializer", f"{part}: {error}", error, record)
 
 
-def _header(headers: Sequence[Mapping[str, object]], name: str | None) -> Any:
+def _header(headers: Sequence[Mapping[str, object]], name: str | None) -> object:
     if name is None:
         return [{"KEY": header["key"], "VALUE": header["value"]} for header in headers]
     return next((header["value"] for header in reversed(headers) if header["key"] == name), None)

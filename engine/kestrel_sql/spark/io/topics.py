@@ -277,7 +277,7 @@ def _ordered(arrays: Sequence[pa.Array], order: Positions) -> pa.Array:
     return pa.concat_arrays(arrays).take(pa.array(order))
 
 
-def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, Any]]]:
+def _logged(batch: pa.RecordBatch) -> list[tuple[int, Mapping[str, object]]]:
     """The log entries of rows, each with the index of its row."""
     log = batch.column("log")
     if not pc.sum(pc.list_value_length(log)).as_py():

@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.spark.runtime.session import SETTINGS, open_session
 from kestrel_sql.systems import most_files
 
@@ -57,7 +58,7 @@ def open_given(
     master: str,
     settings: Mapping[str, str],
     given: Mapping[str, str],
-    check: Callable[[Any], None] = lambda _: None,
+    check: Callable[[Java], None] = lambda _: None,
 ) -> SparkSession:
     """Start Spark with `settings`, among which are those that the user has `given`.
 
@@ -95,7 +96,7 @@ def setting_errors(given: Mapping[str, str]) -> Iterator[None]:
         raise known from error
 
 
-def causes(error: Any) -> Iterator[Any]:
+def causes(error: Java) -> Iterator[Java]:
     """Yield an exception of Java and all its causes, the innermost last."""
     while error is not None:
         yield error
@@ -166,7 +167,7 @@ def _read(spark: SparkSession, given: Mapping[str, str]) -> None:
 class _Java:
     """The JVM of a session. What it prints before the session is there says why it does not start."""
 
-    def __init__(self, master: str, check: Callable[[Any], None]) -> None:
+    def __init__(self, master: str, check: Callable[[Java], None]) -> None:
         self._master = master
         self._check = check
         self._text = b""
@@ -188,7 +189,8 @@ class _Java:
                 use(gateway=launch(conf, {"stderr": writing}))
             finally:
                 os.close(writing)
-        self._check(SparkContext._jvm)  # noqa: SLF001 - the same
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - the same
+        self._check(jvm)
         return settings
 
     def is_up(self) -> None:
@@ -241,7 +243,7 @@ def _messages(error: Exception) -> list[str]:
     return [str(error)] if origin is None else [str(cause.getMessage()) for cause in causes(origin)]
 
 
-def _origin(error: Exception) -> Any:
+def _origin(error: Exception) -> Java | None:
     """The exception of Java behind one of Python; None if there is none."""
     return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.spark.runtime.jvm import Java
 from kestrel_sql.spark.state.store_errors import statuses, store_error
 
 _T = TypeVar("_T")
@@ -86,7 +87,7 @@ def folder_session(spark: SparkSession) -> SparkSession:
 class Store:
     """The file system of a URI, reached through a JVM with Spark's jars."""
 
-    def __init__(self, jvm: Any, uri: str, conf: Callable[[], Any]) -> None:
+    def __init__(self, jvm: Java, uri: str, conf: Callable[[], Java]) -> None:
         """Use the configuration of Hadoop that `conf` makes anew; nothing is asked of the store."""
         self._jvm = jvm
         self._uri = uri
@@ -113,17 +114,17 @@ class Store:
         except Py4JJavaError as error:
             raise store_error(self._uri, error) from error
 
-    def path(self, uri: str) -> Any:
+    def path(self, uri: str) -> Java:
         """Return a path of Hadoop."""
         return self._jvm.org.apache.hadoop.fs.Path(uri)
 
     @cached_property
-    def files(self) -> Any:
+    def files(self) -> Java:
         """Hadoop's file system."""
         return self.path(self._uri).getFileSystem(self._conf())
 
     @cached_property
-    def manager(self) -> Any:
+    def manager(self) -> Java:
         """Spark's checkpoint file manager, which writes whole files only."""
         conf = self._conf()
         for name, value in manager_settings(self._uri).items():
@@ -165,7 +166,7 @@ class StorePath:
 
     def iterdir(self) -> Iterator[StorePath]:
         """Return what is in the folder."""
-        names = self._do(lambda files, path: [each.getPath().getName() for each in files.listStatus(path)])
+        names = self._do(lambda files, path: [str(each.getPath().getName()) for each in files.listStatus(path)])
         return (self / name for name in names)
 
     def is_file(self) -> bool:
@@ -193,7 +194,7 @@ class StorePath:
     def read_bytes(self) -> bytes:
         """Read the file."""
 
-        def read(files: Any, path: Any) -> bytes:
+        def read(files: Java, path: Java) -> bytes:
             stream = files.open(path)
             try:
                 return bytes(stream.readAllBytes())
@@ -212,7 +213,7 @@ class StorePath:
     def write_whole(self, data: bytes) -> None:
         """Replace the file at once."""
 
-        def write(_: object, path: Any) -> None:
+        def write(_: object, path: Java) -> None:
             stream = self.store.manager.createAtomic(path, True)
             try:
                 stream.write(bytearray(data))
@@ -226,7 +227,7 @@ class StorePath:
     def create(self, data: bytes) -> bool:
         """Write the file unless it exists, which the store decides; return whether it was written."""
 
-        def write(files: Any, path: Any) -> None:
+        def write(files: Java, path: Java) -> None:
             builder = files.createFile(path).recursive().overwrite(False)
             if self.uri.startswith("s3a:"):
                 # Without the option S3A looks first and then writes, which two runs may do at once.
@@ -249,7 +250,7 @@ class StorePath:
         """Delete the file or folder with all that is in it, if it is there."""
         self._do(lambda files, path: files.delete(path, True))
 
-    def _do(self, what: Callable[[Any, Any], _T]) -> _T:
+    def _do(self, what: Callable[[Java, Java], _T]) -> _T:
         try:
             return what(self.store.files, self.store.path(self.uri))
         except Py4JNetworkError as error:

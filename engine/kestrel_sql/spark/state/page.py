@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +144,7 @@ class PageRunner:
         message = f"Exception caught in process. {describe(error)}"
         return self._logged(page.row(at), failed(FATAL, page.rows.stateful.logger, message, error), task)
 
-    def _logged(self, row: pa.RecordBatch, entry: dict[str, Any], task: int) -> pa.RecordBatch:
+    def _logged(self, row: pa.RecordBatch, entry: Mapping[str, object], task: int) -> pa.RecordBatch:
         """A row that only carries a log entry, in the place of another."""
         made = {
             "rel": pa.array([LOG_ONLY], pa.int32()),

@@ -15,7 +15,6 @@ import os
 import sys
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Any
 
 import lark
 from lark import Lark
@@ -47,7 +46,7 @@ def parser_of(grammar: Path, starts: list[str], transformer: object) -> Lark:
     return built
 
 
-def _stored(path: Path, key: str) -> tuple[Any, Any] | None:
+def _stored(path: Path, key: str) -> tuple[object, object] | None:
     """The tables in a file, None where it is absent, damaged, or of another grammar or lark."""
     try:
         stored_key, data, memo = marshal.loads(path.read_bytes())

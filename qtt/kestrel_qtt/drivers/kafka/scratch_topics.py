@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.admin import admin_client

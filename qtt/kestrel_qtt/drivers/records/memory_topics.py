@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kestrel_qtt.drivers.cut import Cut
 from kestrel_qtt.drivers.fused import run_jobs
@@ -103,7 +105,7 @@ class _GroupRun:
         query.stop()
         return [row for batch in found.values() for row in batch]
 
-    def _start(self, writer: Any) -> Any:
+    def _start(self, writer: DataStreamWriter) -> StreamingQuery:
         folder = self.runner.folder(self.name)
         check_start(lambda: self.runner.spark, self.pipeline, folder, pages=self.pages, tasks=self.tasks)
         return writer.start()

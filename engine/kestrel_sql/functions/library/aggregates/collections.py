@@ -34,7 +34,7 @@ def collect_list(call: AggregateCall) -> Aggregator:
     """
     limit = _limit(call, "collect_list")
 
-    def include(state: list[Any], value: object) -> list[Any]:
+    def include(state: list[object], value: object) -> list[object]:
         if len(state) < limit:
             state.append(value)
         return state
@@ -62,7 +62,7 @@ def collect_set(call: AggregateCall) -> Aggregator:
     """
     limit = _limit(call, "collect_set")
 
-    def include(state: list[Any], value: object) -> list[Any]:
+    def include(state: list[object], value: object) -> list[object]:
         if len(state) < limit and _position(state, value) is None:
             state.append(value)
         return state

@@ -93,7 +93,7 @@ def _ranking(
             del entries[size:]
         return entries
 
-    def include(state: list[Any], *arguments: object) -> list[Any]:
+    def include(state: list[object], *arguments: object) -> list[object]:
         return state if arguments[0] is None else insert(state, entry(*arguments))
 
     def merge(state: list[object], other: list[object]) -> list[object]:
@@ -132,7 +132,7 @@ def topk_structs(call: AggregateCall) -> Aggregator:
     Example: TOPK(X, Y, 1) over (1, 'a'), (2, 'b') -> ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]
     """
 
-    def entry(sort: object, *others: object) -> dict[str, Any]:
+    def entry(sort: object, *others: object) -> dict[str, object]:
         return {"sort_col": sort, **{f"col{position}": value for position, value in enumerate(others)}}
 
     return _ranking(call, entry, lambda known: known["sort_col"])

@@ -164,7 +164,7 @@ def array_length(items: Items) -> int | None:
     return None if items is None else len(items)
 
 
-def _extreme(choose: Callable[..., object], types: CallTypes, items: Items) -> Any:
+def _extreme(choose: Callable[..., object], types: CallTypes, items: Items) -> object:
     present = [item for item in items or () if item is not None]
     if present and not _is_ordered(types):
         raise ValueError("the items cannot be ordered")
@@ -186,7 +186,7 @@ _WHOLE = (t.INTEGER, t.BIGINT)
     display_name="array_max",
     columns=partial(_extreme_columns, "maximum"),
 )
-def array_max(types: CallTypes, items: Items) -> Any:
+def array_max(types: CallTypes, items: Items) -> object:
     """Return the greatest item; NULLs are ignored, and items that cannot be ordered are an error.
 
     Example: ARRAY_MAX(ARRAY[1, 3, 2]) -> 3
@@ -201,7 +201,7 @@ def array_max(types: CallTypes, items: Items) -> Any:
     display_name="array_min",
     columns=partial(_extreme_columns, "minimum"),
 )
-def array_min(types: CallTypes, items: Items) -> Any:
+def array_min(types: CallTypes, items: Items) -> object:
     """Return the least item; NULLs are ignored, and items that cannot be ordered are an error.
 
     Example: ARRAY_MIN(ARRAY[3, 1, 2]) -> 1

@@ -29,7 +29,7 @@ def map_build(entries: Entries) -> dict[str, object]:
 
 
 @scalar(f"(entries {_ENTRIES}, key STRING) -> T")
-def header_value(entries: Entries, key: str) -> Any:
+def header_value(entries: Entries, key: str) -> object:
     """Return the value of the last entry with the key, or NULL if there is none; keys are case-sensitive.
 
     Example: HEADER_VALUE(ARRAY[STRUCT(KEY := 'a', VALUE := 1), STRUCT(KEY := 'a', VALUE := 2)], 'a') -> 2

@@ -147,7 +147,7 @@ def filter_map(entries: Entries, keep: Lambda) -> Entries:
     return hash_map(kept, DEFAULT_CAPACITY)
 
 
-def _reduce(items: Sequence[tuple[object, ...]] | None, initial: object, step: Lambda) -> Any:
+def _reduce(items: Sequence[tuple[object, ...]] | None, initial: object, step: Lambda) -> object:
     state = initial
     if initial is None or items is None:
         return state
@@ -181,7 +181,7 @@ _FEW = 32
     columns=_reduce_columns,
     display_name="reduce",
 )
-def reduce_array(items: Items, initial: object, step: Lambda) -> Any:
+def reduce_array(items: Items, initial: object, step: Lambda) -> object:
     """Reduce an array to one value: the lambda computes the next state from a state and an item.
 
     The first state is `initialState`, the last one is the result. A NULL array gives `initialState`, and if that is
@@ -198,7 +198,7 @@ def reduce_array(items: Items, initial: object, step: Lambda) -> Any:
     nulls=Nulls.BODY,
     display_name="reduce",
 )
-def reduce_map(entries: Entries, initial: object, step: Lambda) -> Any:
+def reduce_map(entries: Entries, initial: object, step: Lambda) -> object:
     """Reduce a map to one value: the lambda computes the next state from a state, a key and a value.
 
     The entries come in the order of a Java HashMap. A NULL map gives `initialState`, and if that is NULL,

@@ -11,7 +11,7 @@ _CUBE_COLUMNS = 20
 
 
 @tabular("(list ARRAY<T>) -> T", "(input ARRAY<DECIMAL(p,s)>) -> DECIMAL(p,s)", display_name="explode")
-def explode(items: list[object] | None) -> list[Any] | None:
+def explode(items: list[object] | None) -> list[object] | None:
     """Return one row for each element, including NULL elements; a NULL array gives no rows.
 
     Example: EXPLODE(ARRAY[1, NULL]) -> 1, NULL

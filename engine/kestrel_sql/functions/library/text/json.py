@@ -34,7 +34,7 @@ def extractjsonfield(json: str, path: str) -> str | None:
     return "" if node is jackson.MISSING else _json_text(node)
 
 
-def _document(json: str) -> Any:
+def _document(json: str) -> object:
     """Parse JSON that nobody changes: several fields of one document are mostly wanted."""
     return _short_document(json) if len(json) <= _SHORT else jackson.parse_json(json)
 
@@ -44,7 +44,7 @@ _short_document = lru_cache(maxsize=_DOCUMENTS)(jackson.parse_json)
 """Holds more documents than a batch has rows."""
 
 
-def _step(node: object, token: str) -> Any:
+def _step(node: object, token: str) -> object:
     if isinstance(node, dict):
         return node.get(token, jackson.MISSING)
     if isinstance(node, list):

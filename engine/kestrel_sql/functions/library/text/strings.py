@@ -62,7 +62,7 @@ def concat_ws(*parts: str | None) -> str | None:
 
 
 @scalar("(inputs BYTES...) -> BYTES", name="CONCAT_WS", nulls=Nulls.BODY, display_name="concat_ws")
-def concat_ws_bytes(*parts: bytes | None) -> Any:
+def concat_ws_bytes(*parts: bytes | None) -> object:
     """Join bytes with the first argument as separator and skip NULLs; NULL if the separator is NULL.
 
     Example: FROM_BYTES(CONCAT_WS(TO_BYTES('-', 'utf8'), TO_BYTES('a', 'utf8'), TO_BYTES('b', 'utf8')), 'utf8') -> 'a-b'
