@@ -24,10 +24,11 @@ CREATE STREAM S (K STRING KEY, V BIGINT) WITH (KAFKA_TOPIC='{0}s', VALUE_FORMAT=
 CREATE TABLE N WITH (KAFKA_TOPIC='{0}n') AS SELECT K, COUNT(*) AS N, SUM(V) AS TOTAL FROM S GROUP BY K;
 CREATE STREAM F WITH (KAFKA_TOPIC='{0}f') AS SELECT * FROM S WHERE V > 2;
 INSERT INTO F SELECT K, V * 10 AS V FROM S WHERE V < 1;
+CREATE TABLE D WITH (KAFKA_TOPIC='{0}d') AS SELECT K, COUNT_DISTINCT(V / 2) AS D FROM S GROUP BY K;
 """
 LONG = "ksql.streams.session.timeout.ms=600000"
 """The members of its groups outlast the test, unless somebody has them removed."""
-QUERIES = ("CTAS_N_0", "CSAS_F_1", "INSERTQUERY_2")
+QUERIES = ("CTAS_N_0", "CSAS_F_1", "INSERTQUERY_2", "CTAS_D_3")
 
 
 def test_a_headless_service_is_taken_over(
@@ -56,18 +57,30 @@ def test_a_headless_service_is_taken_over(
         for group in groups:
             eventually(partial(has_read, kafka.servers, group, ends), ksqldb)
         ksqldb.end()
-    before = rows("n")
+    before, distinct = rows("n"), rows("d")
     assert {key: found[-1] for key, found in before.items()} == dict.fromkeys("abc", (4, 6))
     feed(4, 5)
     broker = ["--bootstrap-servers", kafka.servers]
-    assert main(["adopt", "--dry-run", str(script), "--service-id", service, *broker]) == 0
-    assert "3 keys of Aggregate-Aggregate-Materialize" in capsys.readouterr().out
+    dry, rebuilt = ["adopt", "--dry-run", str(script), "--service-id", service, *broker], ["--sink-from", "committed"]
+    assert main(dry) == 1
+    assert main([*dry, "--rebuild", *rebuilt]) == 0
+    said = capsys.readouterr().out
+    assert "3 keys of Aggregate-Aggregate-Materialize" in said
+    assert f"begins anew and writes from {service}s-0 at " in said
     command = ["run", str(script), *broker, "--checkpoint", str(tmp_path / "c"), "--adopt", service, "--remove-members"]
+    assert main([*command, "--until-caught-up"]) == 1
+    assert "COUNT_DISTINCT" in capsys.readouterr().err
+    assert main([*command, *rebuilt]) == 2
+    assert "--rebuild" in capsys.readouterr().err
+    command += ["--rebuild", *rebuilt]
     for _ in range(2):
         # The second start goes on from its own checkpoint.
         assert main([*command, "--until-caught-up"]) == 0, capsys.readouterr().err
         after = {key: found[len(before[key]) :] for key, found in rows("n").items()}
         assert after == {key: [(5, 10), (6, 15)] for key in "abc"}
+        # Its state is computed from the records that ksqlDB had read, and their results are not written again.
+        after = {key: found[len(distinct[key]) :] for key, found in rows("d").items()}
+        assert after == {key: [(3,), (3,)] for key in "abc"}
         # Two queries write it.
         assert {key: sorted(found) for key, found in rows("f").items()} == {
             key: [(0,), (3,), (4,), (5,)] for key in "abc"

@@ -10,25 +10,30 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kestrel_sql.dataflow.query_run import QueryRun
+from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.run import taken_state
+from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.kafka.run.manifest import StoredQuery
 from kestrel_sql.kafka.run.taken_state import Place, is_written, write_taken
 from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
+from kestrel_sql.kafka.takeover.history import computed
 from kestrel_sql.kafka.takeover.take_over import take_over
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.planner.config import Config
+from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.server.broker.command_topic import CommandTopic
 from kestrel_sql.server.broker.dry_run import forecasts
 from kestrel_sql.session.session import Session
 from kestrel_sql.spark.pipeline.pipeline import build_pipeline
 from kestrel_sql.spark.state_tools.stored_query import open_stored
+from kestrel_sql.topics.records import Record
 from tests.kafka.helpers import create, produce, read
 
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}
@@ -102,6 +107,31 @@ def test_a_state_is_written_once_with_what_the_work_in_flight_gives(
     assert [entry.key for _, entry in begun.rows(step, ("c",))].count(b"c") == 1
 
 
+def test_a_state_is_computed_from_the_records_between_two_offsets_in_the_order_of_their_times(
+    kafka: KafkaConfig, topic: Callable[..., str]
+) -> None:
+    source, session = topic(partitions=2), Session()
+    for parsed in session.parse(f"""
+        CREATE STREAM s (k STRING KEY, c STRING, v INT) WITH (KAFKA_TOPIC='{source}', VALUE_FORMAT='JSON');
+        CREATE TABLE r AS SELECT c, COUNT(*) AS n, LATEST_BY_OFFSET(v, 9) AS vs FROM s GROUP BY c;
+    """):
+        session.execute(parsed)
+    (query,) = session.queries.values()
+    graph = build_pipeline([QueryRun(plan=query.plan)], FUNCTIONS).graph
+    producer = Producer({"bootstrap.servers": kafka.servers})
+    for at in range(8):
+        value = json.dumps({"C": "x", "V": at})
+        producer.produce(source, key=f"{at}", value=value, timestamp=10 + at, partition=at % 2)
+    assert producer.flush(30) == 0
+    taken, count = computed(kafka, graph, 2, {(source, 0): 1, (source, 1): 0}, {(source, 0): 3, (source, 1): 3})
+    assert count == 5
+    process, output = ProcessQuery(graph, 2), Output()
+    process.restore(taken.states)
+    last = Record(topic=source, key=b"6", value=b'{"C": "x", "V": 6}', timestamp=16, partition=0, offset=3)
+    process.process([last], output)
+    assert [json.loads(record.value or b"") for record in output.records] == [{"N": 6, "VS": [1, 2, 3, 4, 5, 6]}]
+
+
 def test_a_dry_run_says_what_is_taken_and_why_not(kafka: KafkaConfig, topic: Callable[..., str]) -> None:
     source = topic(partitions=1)
     service, session = f"d{source}_", Session(config=Config.of({"auto.offset.reset": "earliest"}))
@@ -129,16 +159,25 @@ def test_a_dry_run_says_what_is_taken_and_why_not(kafka: KafkaConfig, topic: Cal
     for group in groups:
         commit(kafka.servers, group, source, 1)
 
-    found = [*forecasts(kafka, service, Session(), rebuilds=False)]
+    def adoption(**options: Any) -> Adoption:
+        return Adoption(kafka, service, lambda _: None, **options)
+
+    found = [*forecasts(adoption(), Session())]
     assert [(each.query_id, each.is_taken) for each in found] == [*zip(ids, (True, True, False), strict=True)]
     assert found[0].text == f"has no state, and goes on at {source}-0 at 1"
     assert found[1].text == (
         f"goes on at {source}-0 at 1 with 1 keys of {STORE}; it ran at least once, so that up to 1 records may count twice"
     )
     assert "COUNT_DISTINCT" in found[2].text
-    found = [*forecasts(kafka, service, Session(), rebuilds=True)]
+    found = [*forecasts(adoption(rebuilds=True), Session())]
     assert found[2].is_taken
     assert found[2].text.startswith("begins anew: ")
+    for sink_from, at in (({}, 1), ({(source, 0): 2}, 2)):
+        found = [*forecasts(adoption(rebuilds=True, sink_from=sink_from), Session())]
+        assert found[2].text.startswith(f"begins anew and writes from {source}-0 at {at}: ")
+    found = [*forecasts(adoption(rebuilds=True, sink_from={("other", 0): 2}), Session())]
+    assert f"--sink-from has no offset of {source}-0" in found[2].text
+    assert [each.is_taken for each in found] == [True, True, False]
 
 
 def commit(servers: str, group: str, topic: str, offset: int) -> None:

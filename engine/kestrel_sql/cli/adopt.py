@@ -8,15 +8,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kestrel_sql.cli.broker_options import properties_of
+from kestrel_sql.cli.broker_options import SINK_FROM, properties_of, sink_from_option
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options
 from kestrel_sql.cli.registry_options import add_registry_option, registry_of
 from kestrel_sql.cli.render import Display
 from kestrel_sql.cli.scripts import texts_of
+from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import UsageError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.planner.config import Config
 from kestrel_sql.server.broker.dry_run import forecasts
 from kestrel_sql.session.session import Session
@@ -33,6 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--kafka-config", type=Path, metavar="FILE", help="properties of Kafka's clients, for SASL, TLS and the like")
     add("--service-id", default="default_", metavar="ID", help="the service (default: default_)")
     add("--rebuild", action="store_true", help="as in `kestrel serve --adopt --rebuild`")
+    add("--sink-from", type=sink_from_option, metavar="OFFSETS", help=SINK_FROM)
     add_registry_option(parser)
     add_engine_options(parser)
 
@@ -44,12 +47,17 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
             "kestrel adopt needs --dry-run, as it only looks",
             hint="add --dry-run; kestrel serve --adopt takes a service over",
         )
+    if not arguments.rebuild:
+        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
     properties, functions = Config.of(properties_of(arguments)), functions_with(arguments.functions)
     session = Session(config=properties, registry=registry_of(arguments), functions=functions)
     config = KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config)
     refused = 0
     texts = texts_of(script_files(arguments.scripts), Display.of(None, out, errors)) if arguments.scripts else ()
-    for each in forecasts(config, arguments.service_id, session, texts, rebuilds=arguments.rebuild):
+    adoption = Adoption(
+        config, arguments.service_id, lambda _: None, rebuilds=arguments.rebuild, sink_from=arguments.sink_from
+    )
+    for each in forecasts(adoption, session, texts):
         out.print(Text(f"{each.query_id} {each.text}", "" if each.is_taken else "yellow"), soft_wrap=True)
         refused += not each.is_taken
     return ExitCode.REFUSED if refused else ExitCode.OK

@@ -12,11 +12,16 @@ from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
 from kestrel_sql.cli.usage import count_option, one_of, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.connector.store import STORES
 from kestrel_sql.kafka.run.run import BATCH_RECORDS, RunSettings, StoreUri
 from kestrel_sql.kafka.sink.sink import Delivery
 from kestrel_sql.spark.checkpoint.compatibility import folder_of
 
+SINK_FROM = (
+    "with --rebuild: write the results of the records from these offsets of the sources on, and compute the state of"
+    " those before; `committed` stands for the offsets that ksqlDB has read to"
+)
 REMOVE_MEMBERS = (
     "with --adopt: have the broker remove the members that a ksqlDB which has ended leaves in its consumer groups, and"
     " do not wait 45 s for it"
@@ -71,6 +76,7 @@ _BROKER_ONLY = (
     "patience",
     "adopt",
     "rebuild",
+    "sink_from",
     "remove_members",
     "prune",
     "until_caught_up",
@@ -142,6 +148,23 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
         spark=dict(arguments.spark_conf),
         **given,
     )
+
+
+def sink_from_option(text: str) -> dict[Position, int]:
+    """The offsets from which results are written, empty for those that ksqlDB committed.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    if text == "committed":
+        return {}
+    found = {}
+    for each in text.split(","):
+        match = re.fullmatch(r"(.+)-(\d+)=(\d+)", each.strip())
+        if match is None:
+            raise argparse.ArgumentTypeError(f"expected committed or TOPIC-PARTITION=OFFSET,…, got {text!r}")
+        found[match[1], int(match[2])] = int(match[3])
+    return found
 
 
 def setting_option(text: str) -> tuple[str, str]:

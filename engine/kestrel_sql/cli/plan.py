@@ -61,7 +61,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
     if arguments.command == "plan":
         refuse(
             arguments,
-            ("adopt", "remove_members"),
+            ("adopt", "remove_members", "sink_from"),
             "here",
             "kestrel adopt --dry-run SCRIPT says what would be taken over",
         )

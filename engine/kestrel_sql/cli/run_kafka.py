@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kestrel_sql.cli.broker_options import REMOVE_MEMBERS, add_broker_options, run_settings
+from kestrel_sql.cli.broker_options import REMOVE_MEMBERS, SINK_FROM, add_broker_options, run_settings, sink_from_option
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
 from kestrel_sql.cli.options import BAD_RECORDS, config_of
@@ -85,6 +85,7 @@ def add_kafka_options(parser: Any) -> None:
         help="at the first start, go on where a ksqlDB service that ran the same script without a command topic"
         " (headless) has ended, with its state",
     )
+    group.add_argument("--sink-from", type=sink_from_option, metavar="OFFSETS", help=SINK_FROM)
     group.add_argument("--remove-members", action="store_true", help=REMOVE_MEMBERS)
     group.add_argument(
         "--max-bad",
@@ -180,12 +181,17 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
 
 def _adoption(settings: RunSettings, arguments: argparse.Namespace, say: Callable[[str], None]) -> Adoption | None:
     if arguments.adopt is None:
-        refuse(arguments, ("remove_members",), "without --adopt", "name the service with --adopt SERVICE_ID")
+        refuse(
+            arguments, ("remove_members", "sink_from"), "without --adopt", "name the service with --adopt SERVICE_ID"
+        )
         return None
+    if not arguments.rebuild:
+        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
     return Adoption(
         settings.config,
         arguments.adopt,
         say,
         rebuilds=settings.rebuilds,
+        sink_from=arguments.sink_from,
         removes_members=arguments.remove_members,
     )

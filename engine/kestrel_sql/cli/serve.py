@@ -23,10 +23,12 @@ from kestrel_sql.admin.connect import SKIP
 from kestrel_sql.admin.shown import shown
 from kestrel_sql.cli.broker_options import (
     REMOVE_MEMBERS,
+    SINK_FROM,
     add_broker_options,
     properties_of,
     refuse_broker_options,
     run_settings,
+    sink_from_option,
     wants_broker,
 )
 from kestrel_sql.cli.client_commands import ClientCommands
@@ -112,6 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let queries whose state cannot be taken over begin with empty state, and write their results again",
     )
+    group.add_argument("--sink-from", type=sink_from_option, metavar="OFFSETS", help=SINK_FROM)
     group.add_argument("--remove-members", action="store_true", help=REMOVE_MEMBERS)
     add_engine_options(parser)
     script = "carry out these scripts, or those of a folder, once for each checkpoint, before the server is ready"
@@ -180,6 +183,8 @@ def _carry_out(arguments: argparse.Namespace, running: Running, config: Config, 
 def _check(arguments: argparse.Namespace) -> None:
     if not wants_broker(arguments):
         refuse_broker_options(arguments)
+    if not arguments.rebuild:
+        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
     if arguments.tls_certificate is None:
         refuse(arguments, ("tls_key", "client_ca"), "without --tls-certificate", "name both files")
     if arguments.tls_key is None:
@@ -268,6 +273,7 @@ def _server(
             say=say,
             adopts=arguments.adopt,
             rebuilds=arguments.rebuild,
+            sink_from=arguments.sink_from,
             removes_members=arguments.remove_members,
         ),
         settings,

@@ -17,6 +17,7 @@ from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.run.prepare_query import Prepared
 from kestrel_sql.kafka.run.taken_state import Place, is_written, write_taken
 from kestrel_sql.kafka.takeover.broker import committed_of, internal_topics, is_at_least_once, read_left
+from kestrel_sql.kafka.takeover.history import computed
 from kestrel_sql.kafka.takeover.internal import Serde
 from kestrel_sql.kafka.takeover.left import CHANGELOG, Committed, Left
 from kestrel_sql.kafka.takeover.members import remove_members
@@ -66,7 +67,8 @@ def check_rebuild(
     if read:
         raise QueryError(
             f"{query_id} cannot be taken over: {why.message}; and ksqlDB had read {', '.join(read)}",
-            hint="--rebuild starts it with empty state over all records, and its results are written again",
+            hint="--rebuild starts it with empty state over all records, and its results are written again; with"
+            " --sink-from committed only those of records that ksqlDB had not read are",
         )
 
 
@@ -79,13 +81,15 @@ class Adoption:
     """Where the queries of a ksqlDB service begin; `say` tells a user.
 
     `rebuilds` says that queries whose state cannot be taken over may begin anew, and write again what ksqlDB has
-    written; `removes_members` that the broker is to remove the members that ksqlDB left in its groups.
+    written; with `sink_from` what comes of records before these offsets is left out, of those that ksqlDB committed if
+    it is empty. `removes_members` says that the broker is to remove the members that ksqlDB left in its groups.
     """
 
     config: KafkaConfig
     service_id: str
     say: Callable[[str], None]
     rebuilds: bool = False
+    sink_from: Mapping[Position, int] | None = None
     removes_members: bool = False
     _removed: dict[str, float] = field(default_factory=dict)
     """When (monotonic, s) the members of a group were removed, which happens once."""
@@ -109,7 +113,7 @@ class Adoption:
                 self.say(f"{stored.id} goes on from the offsets that ksqlDB committed")
             return replace(prepared, stored=replace(stored, start={**stored.start, **committed}))
         first = offsets.first(stored.start)
-        if not any(committed.values()):
+        if not any(committed.values()) and not self.sink_from:
             self.say(f"{stored.id} had read nothing: it reads {', '.join(stored.sources)} from the beginning")
             return replace(prepared, stored=replace(stored, start=first))
         left = self._left(prepared, offsets, group)
@@ -120,7 +124,8 @@ class Adoption:
             try:
                 taken = _taken(prepared, left, place.serde)
             except QueryError as why:
-                return self._anew(prepared, first, committed, why)
+                behind = self._behind(prepared, left, first, committed, why)
+                return self._anew(prepared, left, offsets, first, behind, place)
             write_taken(self.config, stored, prepared.pipeline, taken, group, place)
             told = f": {taken}"
         self.say(f"{stored.id} goes on with the state that ksqlDB left{told}{_twice(left, offsets, read)}")
@@ -136,7 +141,7 @@ class Adoption:
         group = self._group(stored.id)
         committed = self._committed(group, list(stored.start))
         places = ", ".join(f"{topic}-{number} at {at}" for (topic, number), at in sorted(committed.items()))
-        if not any(committed.values()):
+        if not any(committed.values()) and not self.sink_from:
             return "has read nothing in ksqlDB, and begins as a new query"
         if not prepared.pipeline.graph.levels:
             return f"has no state, and goes on at {places}"
@@ -144,8 +149,8 @@ class Adoption:
         try:
             taken = _taken(prepared, left, serde)
         except QueryError as why:
-            self._anew(prepared, offsets.first(stored.start), committed, why)
-            return f"begins anew: {why.message}"
+            behind = self._behind(prepared, left, offsets.first(stored.start), committed, why)
+            return f"begins anew{_sink_from(behind)}: {why.message}"
         return f"goes on at {places} with {taken}{_twice(left, offsets, committed)}"
 
     def _group(self, query_id: str) -> str:
@@ -162,16 +167,73 @@ class Adoption:
         (sink,) = pipeline.sinks
         return read_left(offsets, group, committed, internal, sink.topic)
 
-    def _anew(
-        self, prepared: Prepared, first: Mapping[Position, int], committed: Mapping[Position, int], why: QueryError
-    ) -> Prepared:
-        """Let a query begin with empty state, if nothing is lost by it, and it may."""
-        stored = prepared.stored
-        check_history(stored.id, first, committed, why)
+    def _behind(
+        self,
+        prepared: Prepared,
+        left: Left,
+        first: Mapping[Position, int],
+        committed: Mapping[Position, int],
+        why: QueryError,
+    ) -> Mapping[Position, int] | None:
+        """Check that a query may begin with empty state, and return from where on its results go into the sink.
+
+        None stands for all of them.
+
+        Raises:
+            QueryError: something is lost by it, or it may not.
+        """
+        query = prepared.stored.id
+        check_history(query, first, committed, why)
         if not self.rebuilds:
-            check_rebuild(stored.id, first, committed, why)
-        self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
-        return replace(prepared, stored=replace(stored, start=first))
+            check_rebuild(query, first, committed, why)
+        if self.sink_from is None:
+            return None
+        if self.sink_from:
+            missing = [f"{topic}-{number}" for topic, number in sorted(prepared.stored.start.keys() - self.sink_from)]
+            if missing:
+                raise QueryError(
+                    f"{query} cannot be taken over: {why.message}; and --sink-from has no offset of"
+                    f" {', '.join(missing)}",
+                    hint="give one for each partition of its sources, or --sink-from committed",
+                )
+            return {position: self.sink_from[position] for position in prepared.stored.start}
+        unread = [topic for topic in left.records if not topic.endswith(CHANGELOG) and left.unread(topic)]
+        unwritten = (
+            f"results of records of {unread[0]}, which are in flight"
+            if unread
+            else "windows that have closed last"
+            if has_final_windows(prepared.pipeline.graph)
+            else ""
+        )
+        if unwritten:
+            raise QueryError(
+                f"{query} cannot be taken over: {why.message}; and --sink-from committed would leave out {unwritten}",
+                hint="give --sink-from smaller offsets of its sources: what stands behind them is written again",
+            )
+        return {position: committed.get(position, 0) for position in prepared.stored.start}
+
+    def _anew(
+        self,
+        prepared: Prepared,
+        left: Left,
+        offsets: BrokerOffsets,
+        first: Mapping[Position, int],
+        behind: Mapping[Position, int] | None,
+        place: Place,
+    ) -> Prepared:
+        """Let a query begin with empty state, or with that of the records before those whose results are written."""
+        stored, pipeline = prepared.stored, prepared.pipeline
+        if behind is None:
+            self.say(f"{stored.id} has state: it reads {', '.join(stored.sources)} from the beginning and writes again")
+            return replace(prepared, stored=replace(stored, start=first))
+        self.say(f"{stored.id} has state, which is computed anew")
+        taken, count = computed(self.config, pipeline.graph, max(pipeline.tasks(stored.partitions)), first, behind)
+        stored = replace(stored, start={**stored.start, **behind})
+        write_taken(self.config, stored, pipeline, taken, self._group(stored.id), place)
+        self.say(
+            f"{stored.id} goes on with a state of {count} records{_sink_from(behind)}{_twice(left, offsets, behind)}"
+        )
+        return replace(prepared, stored=stored)
 
     def _check_idle(self, group: str, query_id: str, place: Place) -> None:
         has_members, since = self._has_members(group), self._removed.get(group)
@@ -223,6 +285,15 @@ class Adoption:
 def _taken(prepared: Prepared, left: Left, serde: Serde) -> Taken:
     pipeline = prepared.pipeline
     return take_over(pipeline.graph, max(pipeline.tasks(prepared.stored.partitions)), left, serde)
+
+
+def _sink_from(behind: Mapping[Position, int] | None) -> str:
+    """From where on results go into the sink, for people."""
+    if behind is None:
+        return ""
+    return (
+        f" and writes from {', '.join(f'{topic}-{number} at {at}' for (topic, number), at in sorted(behind.items()))}"
+    )
 
 
 def _twice(left: Left, offsets: BrokerOffsets, read: Mapping[Position, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.importer.command_backup import TERMINATE_CLUSTER
 from kestrel_sql.kafka.client.consume import READER, partition_counts, to_record
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
+from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.kafka.connector.warm_up import rehearse
 from kestrel_sql.kafka.run.adoption import Adoption
 from kestrel_sql.kafka.run.broker_session import open_for_brokers
@@ -73,6 +74,8 @@ class BrokerEngineSettings:
     """Whether to take over a command topic that this checkpoint does not know."""
     rebuilds: bool = False
     """Whether queries with state that ksqlDB ran may begin anew, and write their results again."""
+    sink_from: Mapping[Position, int] | None = None
+    """From where on they write, if not all again; empty for the offsets that ksqlDB committed."""
     removes_members: bool = False
     """Whether the broker is to remove the members that ksqlDB left in the groups of its queries."""
     open_spark: Callable[[RunSettings, Callable[[str], None]], SparkSession] = open_for_brokers
@@ -116,6 +119,7 @@ class BrokerBackend(Backend):
                 session.config["ksql.service.id"],
                 settings.say,
                 rebuilds=settings.rebuilds,
+                sink_from=settings.sink_from,
                 removes_members=settings.removes_members,
             ),
             pace=settings.pace,

@@ -28,9 +28,7 @@ class Forecast:
     is_taken: bool
 
 
-def forecasts(
-    config: KafkaConfig, service_id: str, session: Session, texts: Sequence[str] = (), *, rebuilds: bool
-) -> Iterator[Forecast]:
+def forecasts(adoption: Adoption, session: Session, texts: Sequence[str] = ()) -> Iterator[Forecast]:
     """Look at all queries of a service; `session` is empty, and has its schema registry.
 
     A service without a command topic has read the texts of a script.
@@ -41,9 +39,8 @@ def forecasts(
     for parsed in [each for text in texts for each in session.parse(text)]:
         session.execute(parsed)
     if not texts:
-        _follow(config, service_id, session)
-    adoption = Adoption(config, service_id, lambda _: None, rebuilds=rebuilds)
-    offsets = BrokerOffsets(config)
+        _follow(adoption.config, adoption.service_id, session)
+    offsets = BrokerOffsets(adoption.config)
     for query in session.queries.values():
         if query.plan.sink is None:
             continue
