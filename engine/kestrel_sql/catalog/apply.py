@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from kestrel_sql.catalog.catalog import Catalog, Source
-from kestrel_sql.errors import StatementError
+from kestrel_sql.errors import Span, StatementError
 from kestrel_sql.plan.commands import (
     AlterSourceV1,
     CreateKafkaSourceV1,
@@ -19,7 +19,7 @@ from kestrel_sql.plan.commands import (
     RegisterTypeV1,
 )
 from kestrel_sql.sql.nodes.statements import SourceKind
-from kestrel_sql.types.schema import Schema
+from kestrel_sql.types.schema import Column, Schema
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -44,10 +44,11 @@ def apply_command(
         StatementError: ALTER of the wrong kind, of a CREATE AS or read-only source, or with a column that exists.
     """
     match command:
-        case CreateStreamV1():
-            return _create(catalog, command, SourceKind.STREAM, created_by, statement_text, derived_from)
-        case CreateTableV1():
-            return _create(catalog, command, SourceKind.TABLE, created_by, statement_text, derived_from)
+        case CreateStreamV1() | CreateTableV1():
+            if command.source_name in catalog.sources and not command.or_replace:
+                return catalog
+            source = source_of(command, created_by=created_by, statement_text=statement_text)
+            return catalog.with_source(replace(source, derived_from=derived_from))
         case CreateKafkaSourceV1():
             known = command.source_name in catalog.sources
             return catalog if known else catalog.with_source(kafka_source(command, statement_text=statement_text))
@@ -58,35 +59,28 @@ def apply_command(
         case DropTypeV1():
             return catalog.without_type(command.type_name)
         case AlterSourceV1():
-            return _alter(catalog, command, statement_text)
+            source = alterable_source(catalog, command.source_name, command.ksql_type)
+            source = with_columns(source, command.new_columns)
+            return catalog.with_source(replace(source, statement_text=statement_text))
         case _:
             assert_never(command)
 
 
-def _create(
-    catalog: Catalog,
-    command: CreateStreamV1 | CreateTableV1,
-    kind: SourceKind,
-    created_by: str | None,
-    statement_text: str,
-    derived_from: tuple[str, ...],
-) -> Catalog:
-    if command.source_name in catalog.sources and not command.or_replace:
-        return catalog
-    return catalog.with_source(
-        Source(
-            name=command.source_name,
-            kind=kind,
-            schema=command.schema,
-            topic=command.topic_name,
-            formats=command.formats,
-            timestamp_column=command.timestamp_column,
-            window=command.window_info,
-            is_source=command.is_source,
-            created_by=created_by,
-            derived_from=derived_from,
-            statement_text=statement_text,
-        )
+def source_of(
+    command: CreateStreamV1 | CreateTableV1, *, created_by: str | None = None, statement_text: str = ""
+) -> Source:
+    """Return the catalog entry that a command registers; `created_by` is the id of the query that writes it."""
+    return Source(
+        name=command.source_name,
+        kind=SourceKind.STREAM if isinstance(command, CreateStreamV1) else SourceKind.TABLE,
+        schema=command.schema,
+        topic=command.topic_name,
+        formats=command.formats,
+        timestamp_column=command.timestamp_column,
+        window=command.window_info,
+        is_source=command.is_source,
+        created_by=created_by,
+        statement_text=statement_text,
     )
 
 
@@ -117,30 +111,50 @@ def kafka_source(command: CreateKafkaSourceV1, *, statement_text: str = "") -> S
     )
 
 
-def _alter(catalog: Catalog, command: AlterSourceV1, statement_text: str) -> Catalog:
-    source = catalog.sources.get(command.source_name)
+def alterable_source(catalog: Catalog, name: str, kind: SourceKind, span: Span | None = None) -> Source:
+    """Return a source to which ALTER may add columns.
+
+    Raises:
+        UnknownSourceError: it does not exist.
+        StatementError: it has the other kind, is read-only or the result of a CREATE AS.
+    """
+    source = catalog.sources.get(name)
     if source is None:
-        raise catalog.missing_source(f"Source {command.source_name} does not exist.", command.source_name, None)
-    _check_alterable(source, command.ksql_type)
-    columns = list(source.schema.columns)
-    for column in command.new_columns:
-        if any(column.name == known.name for known in columns):
-            raise StatementError(
-                f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
-            )
-        columns.append(column)
-    return catalog.with_source(replace(source, schema=Schema(tuple(columns)), statement_text=statement_text))
-
-
-def _check_alterable(source: Source, kind: SourceKind) -> None:
-    if source.kind is not kind:
-        raise StatementError(
-            f"Incompatible data source type is {source.kind.value}, but statement was ALTER {kind.value}"
-        )
+        raise catalog.missing_source(f"Source {name} does not exist.", name, span)
+    check_kind(source, kind, "ALTER")
+    kind_name = source.kind.value.lower()
     if source.is_source:
-        kind_name = source.kind.value.lower()
         raise StatementError(
             f"Cannot alter {kind_name} '{source.name}': ALTER operations are not supported on source {kind_name}s."
         )
     if source.created_by is not None:
         raise StatementError("ALTER command is not supported for CREATE ... AS statements.")
+    return source
+
+
+def with_columns(source: Source, added: tuple[Column, ...]) -> Source:
+    """Return the source with value columns appended.
+
+    Raises:
+        StatementError: the source has a column of that name.
+    """
+    schema = source.schema
+    for column in added:
+        if schema.find(column.name) is not None:
+            raise StatementError(
+                f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
+            )
+        schema = Schema((*schema.columns, column))
+    return replace(source, schema=schema)
+
+
+def check_kind(source: Source, kind: SourceKind, verb: str) -> None:
+    """Check that a statement names the kind that a source has.
+
+    Raises:
+        StatementError: it has the other kind.
+    """
+    if source.kind is not kind:
+        raise StatementError(
+            f"Incompatible data source type is {source.kind.value}, but statement was {verb} {kind.value}"
+        )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import StatementError, position
+from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
@@ -16,7 +17,6 @@ from kestrel_sql.planner.analysis.key_rules import check_key_selected
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_key_types, timestamp_column
 from kestrel_sql.planner.ddl.inference import check_sink_schemas, name_sink_schemas
-from kestrel_sql.planner.ddl.registry_port import NoRegistry, SchemaLookup
 from kestrel_sql.planner.ddl.statements import create_command
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.inserts import check_insert, check_insert_target
@@ -41,8 +41,6 @@ from kestrel_sql.sql.nodes.expressions import ColumnRef, NullLiteral
 from kestrel_sql.sql.nodes.statements import CreateAs, Emit, InsertInto, Query, SourceKind
 from kestrel_sql.types.own_scales import at_declared_scales
 from kestrel_sql.types.schema import Schema
-
-NO_REGISTRY = NoRegistry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,8 @@ def plan_create_as(
     config: Config,
     query_id: str,
     statement_text: str,
-    functions: Registry = FUNCTIONS,
-    registry: SchemaLookup = NO_REGISTRY,
+    functions: Registry,
+    registry: SchemaRegistry,
 ) -> StatementPlan:
     """Plan CREATE STREAM|TABLE … AS SELECT; the caller has checked the name with `ddl.statements.may_create`.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kestrel_sql.catalog.apply import apply_command, check_topic, kafka_source
+from kestrel_sql.catalog.apply import apply_command, check_topic, kafka_source, source_of
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade
 from kestrel_sql.errors import UnsupportedError
@@ -30,13 +30,12 @@ from kestrel_sql.planner.ddl.statements import (
     plan_create_type,
     plan_drop,
     plan_drop_type,
-    source_of,
 )
 from kestrel_sql.planner.inserts import ResolvedInsert, plan_insert_values
 from kestrel_sql.planner.internal_topics import check_writable
-from kestrel_sql.planner.properties.with_clause import insert_properties
+from kestrel_sql.planner.properties.with_clause import insert_query_id
 from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_source_table
-from kestrel_sql.session.schema_lookup import Added, RegistryLookup, delete_schemas, register_schemas, retract_schemas
+from kestrel_sql.session.registered_schemas import Added, delete_schemas, register_schemas, retract_schemas
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
@@ -236,7 +235,7 @@ class Session:
             case CreateAs():
                 return self._create_as(statement, parsed)
             case InsertInto():
-                query_id = insert_properties(statement.properties).query_id or _LATER
+                query_id = insert_query_id(statement.properties) or _LATER
                 plan = plan_insert_into(statement, self.catalog, self.config, query_id, parsed.text, self.functions)
                 return Executed(statement=parsed, plan=plan)
             case InsertValues():
@@ -280,18 +279,16 @@ class Session:
         return Executed(statement=parsed)
 
     def _create_source(self, statement: CreateSource, parsed: ParsedStatement) -> Executed:
-        lookup = RegistryLookup(self.registry)
-        command = plan_create_source(statement, self.catalog, self.config, lookup)
+        command = plan_create_source(statement, self.catalog, self.config, self.registry)
         if command is None:
             return self._existing(parsed, statement.name)
-        self._check_replaced(statement.name, source_of(command))
         query = self._materialised(source_of(command)) if command.is_source else None
         return Executed(
             statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command, query_plan=query)
         )
 
     def _create_kafka_source(self, statement: CreateKafkaSource, parsed: ParsedStatement) -> Executed:
-        command = plan_kafka_source(statement, self.catalog, self.config, RegistryLookup(self.registry))
+        command = plan_kafka_source(statement, self.catalog, self.config, self.registry)
         if command is None:
             return self._existing(parsed, statement.name)
         query = self._materialised(kafka_source(command))
@@ -303,11 +300,11 @@ class Session:
         if not may_create(statement, self.catalog, self.config):
             return self._existing(parsed, statement.name)
         replaced = self._query_writing(statement.name)
-        lookup = RegistryLookup(self.registry)
-        plan = plan_create_as(statement, self.catalog, self.config, _LATER, parsed.text, self.functions, lookup)
+        plan = plan_create_as(statement, self.catalog, self.config, _LATER, parsed.text, self.functions, self.registry)
         if isinstance(plan.ddl_command, CreateStreamV1 | CreateTableV1):
-            created_by = replaced.id if replaced is not None else _LATER
-            self._check_replaced(statement.name, source_of(plan.ddl_command, created_by=created_by))
+            existing = self.catalog.sources.get(statement.name)
+            if existing is not None:
+                check_source_upgrade(existing, source_of(plan.ddl_command))
         if replaced is not None and plan.query_plan is not None:
             check_plan_upgrade(replaced.plan.physical_plan, plan.query_plan.physical_plan)
         return Executed(statement=parsed, plan=plan)
@@ -353,11 +350,6 @@ class Session:
         if command is None:
             return Executed(statement=parsed, message=otherwise)
         return Executed(statement=parsed, plan=StatementPlan(statement_text=parsed.text, ddl_command=command))
-
-    def _check_replaced(self, name: str, new: Source) -> None:
-        existing = self.catalog.sources.get(name)
-        if existing is not None:
-            check_source_upgrade(existing, new)
 
     def _query_writing(self, name: str) -> PersistentQuery | None:
         """Return the CREATE AS query of a source, or None."""

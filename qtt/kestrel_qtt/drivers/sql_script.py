@@ -13,14 +13,14 @@ from kestrel_qtt.drivers.case_config import crashed_config
 from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.topics import NO_CACHE
 from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
+from kestrel_sql.catalog.apply import source_of
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import AssertionFailedError, EngineError, SqlSyntaxError, StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
-from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
+from kestrel_sql.planner.ddl.statements import plan_create_source
 from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.queries.engine import MemoryEngine
 from kestrel_sql.queries.topic_rules import TopicRule
-from kestrel_sql.session.schema_lookup import RegistryLookup
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.session.source_records import SourceRecords
 from kestrel_sql.sql.nodes.admin import AssertNullValues, AssertSource, AssertValues, RunScript
@@ -171,9 +171,7 @@ class _Script:
         others = MappingProxyType(
             {name: other for name, other in session.catalog.sources.items() if name != expected.name}
         )
-        command = plan_create_source(
-            create, Catalog(others, session.catalog.types), session.config, RegistryLookup(session.registry)
-        )
+        command = plan_create_source(create, Catalog(others, session.catalog.types), session.config, session.registry)
         if command is None:
             raise StatementError("nothing to compare", span=parsed.span)
         wanted = source_of(command)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from enum import Enum
 
+from kestrel_sql.catalog.apply import source_of
 from kestrel_sql.catalog.catalog import Catalog
+from kestrel_sql.formats.registry.memory import MemoryRegistry
+from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.plan.step import Formats, SelectItem, Step
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.ddl.registry_port import NoRegistry
-from kestrel_sql.planner.ddl.statements import plan_create_source, source_of
+from kestrel_sql.planner.ddl.statements import plan_create_source
 from kestrel_sql.planner.query import plan_create_as, plan_insert_into, plan_transient
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import Node
@@ -31,11 +33,11 @@ def plan(script: str, config: Config | None = None) -> StatementPlan:
     for parsed in parse_script(script):
         match parsed.statement:
             case CreateSource() as create:
-                created = plan_create_source(create, catalog, used, NoRegistry())
+                created = plan_create_source(create, catalog, used, MemoryRegistry())
                 assert created is not None
                 catalog = catalog.with_source(source_of(created))
             case CreateAs() as create_as:
-                result = plan_create_as(create_as, catalog, used, "Q", parsed.text)
+                result = plan_create_as(create_as, catalog, used, "Q", parsed.text, FUNCTIONS, MemoryRegistry())
                 assert isinstance(result.ddl_command, CreateStreamV1 | CreateTableV1)
                 catalog = catalog.with_source(source_of(result.ddl_command, created_by="Q"))
             case InsertInto() as insert:

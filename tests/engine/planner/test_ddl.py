@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.catalog.apply import source_of
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import EngineError, StatementError
+from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.plan.commands import AlterSourceV1, CreateStreamV1, CreateTableV1, DropSourceV1, RegisterTypeV1
 from kestrel_sql.plan.step import SerdeFeature, TimestampColumn, WindowInfo, WindowType
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.ddl.registry_port import NoRegistry
 from kestrel_sql.planner.ddl.statements import (
     CreateCommand,
     SourceUse,
@@ -20,7 +21,6 @@ from kestrel_sql.planner.ddl.statements import (
     plan_create_type,
     plan_drop,
     plan_drop_type,
-    source_of,
 )
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
@@ -61,7 +61,10 @@ def source(*elements: Element, kind: SourceKind = STREAM, more: Properties = (),
 
 def plan(statement: CreateSource, catalog: Catalog | None = None, **settings: Any) -> CreateCommand:
     command = plan_create_source(
-        statement, catalog or Catalog(), Config.of({k.replace("_", "."): v for k, v in settings.items()}), NoRegistry()
+        statement,
+        catalog or Catalog(),
+        Config.of({k.replace("_", "."): v for k, v in settings.items()}),
+        MemoryRegistry(),
     )
     assert command is not None
     return command
@@ -213,7 +216,7 @@ def test_a_name_that_exists_is_refused() -> None:
     catalog = registered(source(PK, V, kind=TABLE))
     with pytest.raises(StatementError, match="Cannot add stream 'S': A table with the same name already exists"):
         plan(source(V), catalog)
-    assert plan_create_source(source(V, if_not_exists=True), catalog, Config(), NoRegistry()) is None
+    assert plan_create_source(source(V, if_not_exists=True), catalog, Config(), MemoryRegistry()) is None
 
 
 def test_replacing_a_source_may_only_append_values() -> None:

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import StatementError
-from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaFormat
-from kestrel_sql.formats.serde import Side
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaFormat
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.inference import check_sink_schemas, name_sink_schemas, registrations
-from kestrel_sql.planner.ddl.registry_port import ColumnOptions
 from kestrel_sql.planner.ddl.statements import CreateCommand, plan_create_source
 from kestrel_sql.planner.properties.with_clause import sink_properties
 from kestrel_sql.sql.nodes.statements import CreateSource, Element, ElementRole, Properties, SourceKind
 from kestrel_sql.types.schema import Column, Role, Schema
 from kestrel_sql.types.sql_types import BYTES, INTEGER, STRING
 
-AVRO = {
-    "t-key": RegisteredSchema(1, SchemaFormat.AVRO, "int"),
-    "t-value": RegisteredSchema(2, SchemaFormat.AVRO, "a b"),
-    "t-wide": RegisteredSchema(3, SchemaFormat.PROTOBUF, "a b"),
-}
+RECORD = '{"type": "record", "name": "pair", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}'
+MESSAGE = 'syntax = "proto3"; message pair { int32 a = 1; int32 b = 2; }'
 
 
-@dataclass
-class Registry:
-    """Schemas whose text lists the names of their INTEGER fields; `options` records the options of every conversion."""
-
-    schemas: dict[str, RegisteredSchema] = field(default_factory=lambda: dict(AVRO))
-    options: list[ColumnOptions] = field(default_factory=list)
-
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        return self.schemas.get(subject)
-
-    def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        return next((s for s in self.schemas.values() if s.id == schema_id), None)
-
-    def full_name(self, schema: RegisteredSchema) -> str | None:
-        return None if schema.text == "int" else f"record{schema.id}"
-
-    def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        self.options.append(options)
-        if options.full_name == "missing":
-            return None
-        role = Role.KEY if options.side is Side.KEY else Role.VALUE
-        if options.unwrapped:
-            return (Column("ROWKEY" if role is Role.KEY else "ROWVAL", INTEGER, role),)
-        return tuple(Column(n if options.keep_case else n.upper(), INTEGER, role) for n in schema.text.split())
+def registered() -> MemoryRegistry:
+    registry = MemoryRegistry()
+    registry.register("t-key", SchemaFormat.AVRO, '"int"', schema_id=1)
+    registry.register("t-value", SchemaFormat.AVRO, RECORD, schema_id=2)
+    registry.register("t-wide", SchemaFormat.PROTOBUF, MESSAGE, schema_id=3)
+    return registry
 
 
-def plan(
-    *elements: Element, kind: SourceKind = SourceKind.STREAM, registry: Registry | None = None, more: Properties = ()
-) -> CreateCommand:
+def plan(*elements: Element, kind: SourceKind = SourceKind.STREAM, more: Properties = ()) -> CreateCommand:
     statement = CreateSource(kind, "S", elements, (("KAFKA_TOPIC", "t"), *more))
-    command = plan_create_source(statement, Catalog(), Config(), registry or Registry())
+    command = plan_create_source(statement, Catalog(), Config(), registered())
     assert command is not None
     return command
 
@@ -84,15 +57,13 @@ def test_header_columns_do_not_define_the_value() -> None:
 def test_ids_keep_case_and_name_the_schema() -> None:
     command = plan(more=(*BOTH, ("KEY_SCHEMA_ID", 1), ("VALUE_SCHEMA_ID", 2)))
     assert [column.name for column in command.schema.value] == ["a", "b"]
-    assert command.formats.value_format.properties == (("fullSchemaName", "record2"), ("schemaId", "2"))
+    assert command.formats.value_format.properties == (("fullSchemaName", "pair"), ("schemaId", "2"))
     assert command.formats.key_format.property("fullSchemaName") == "io.confluent.ksql.avro_schemas.SKey"
 
 
 def test_wrap_single_value_false_unwraps_the_value() -> None:
-    registry = Registry()
-    command = plan(registry=registry, more=(("VALUE_FORMAT", "AVRO"), ("WRAP_SINGLE_VALUE", False)))
-    assert [column.name for column in command.schema.value] == ["ROWVAL"]
-    assert registry.options[-1].unwrapped
+    command = plan(more=(("VALUE_FORMAT", "AVRO"), ("WRAP_SINGLE_VALUE", False)))
+    assert str(command.schema.value[0]) == "`ROWVAL` STRUCT<`A` INTEGER, `B` INTEGER>"
 
 
 @pytest.mark.rules("F8.8", "F8.9")
@@ -111,7 +82,7 @@ def test_wrap_single_value_false_unwraps_the_value() -> None:
         ),
         (
             (),
-            (("VALUE_FORMAT", "AVRO"), ("VALUE_SCHEMA_FULL_NAME", "missing")),
+            (("VALUE_FORMAT", "PROTOBUF"), ("VALUE_SCHEMA_ID", 3), ("VALUE_SCHEMA_FULL_NAME", "missing")),
             "Schema for message values on topic 't' does not exist",
         ),
         (
@@ -141,16 +112,16 @@ SOURCE = Source(
 
 
 def test_a_sink_takes_the_name_of_its_schema() -> None:
-    named = name_sink_schemas(sink_properties((("VALUE_SCHEMA_ID", 2),)), SOURCE, Registry())
-    assert named.value.properties == (("fullSchemaName", "record2"), ("schemaId", "2"))
-    assert name_sink_schemas(sink_properties(()), SOURCE, Registry()) == sink_properties(())
+    named = name_sink_schemas(sink_properties((("VALUE_SCHEMA_ID", 2),)), SOURCE, registered())
+    assert named.value.properties == (("fullSchemaName", "pair"), ("schemaId", "2"))
+    assert name_sink_schemas(sink_properties(()), SOURCE, registered()) == sink_properties(())
 
 
 def test_a_sink_has_the_columns_of_its_schema_in_order() -> None:
     properties = sink_properties((("VALUE_SCHEMA_ID", 2),))
-    check_sink_schemas(properties, SOURCE, SOURCE.schema, Registry())
+    check_sink_schemas(properties, SOURCE, SOURCE.schema, registered())
     with pytest.raises(StatementError) as caught:
-        check_sink_schemas(properties, SOURCE, Schema((Column("b", INTEGER),)), Registry())
+        check_sink_schemas(properties, SOURCE, Schema((Column("b", INTEGER),)), registered())
     assert caught.value.message == (
         "The following value columns are changed, missing or reordered: [`b` INTEGER]. "
         "Schema from schema registry is [`a` INTEGER, `b` INTEGER]"

@@ -10,7 +10,7 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType
 from kestrel_sql.planner.properties.with_clause import (
     TimestampProperty,
-    insert_properties,
+    insert_query_id,
     sink_properties,
     source_properties,
 )
@@ -118,8 +118,8 @@ def test_a_source_needs_a_topic() -> None:
 
 @pytest.mark.rules("L6.21")
 def test_query_ids() -> None:
-    assert insert_properties((("QUERY_ID", "my_query"),)).query_id == "MY_QUERY"
-    assert insert_properties(()).query_id is None
+    assert insert_query_id((("QUERY_ID", "my_query"),)) == "MY_QUERY"
+    assert insert_query_id(()) is None
     for bad in ("my-query", "csas_x", "InsertQuery_3"):
         with pytest.raises(StatementError, match="QUERY_ID is invalid"):
-            insert_properties((("QUERY_ID", bad),))
+            insert_query_id((("QUERY_ID", bad),))

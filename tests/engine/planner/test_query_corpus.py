@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from kestrel_sql.catalog.apply import source_of
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import FunctionError, RegistryError
+from kestrel_sql.formats.registry.memory import MemoryRegistry
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.plan.codec.plan_file import encode_statement, load_plan
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1, RegisterTypeV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
-from kestrel_sql.planner.ddl.statements import source_of
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.planner.query import plan_create_as, plan_insert_into
 from kestrel_sql.sql.nodes.admin import Statement
@@ -76,7 +77,7 @@ def _replay(case: dict[str, Any], stored: tuple[StatementPlan, ...]) -> Iterator
 def _plan(statement: Statement, catalog: Catalog, config: Config, stored: StatementPlan) -> StatementPlan | None:
     try:
         if isinstance(statement, CreateAs):
-            return plan_create_as(statement, catalog, config, "Q", "")
+            return plan_create_as(statement, catalog, config, "Q", "", FUNCTIONS, MemoryRegistry())
         if isinstance(statement, InsertInto):
             return plan_insert_into(statement, catalog, config, "Q", "")
     except RegistryError:

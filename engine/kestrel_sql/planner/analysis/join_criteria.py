@@ -9,7 +9,7 @@ from kestrel_sql.planner.analysis.scope import QuerySource, Scope
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Comparison, ComparisonOp, Expression, Logical
 from kestrel_sql.sql.nodes.statements import Join, JoinType, Query, Within
-from kestrel_sql.sql.nodes.walk import column_refs, rewrite
+from kestrel_sql.sql.nodes.walk import column_refs
 
 JOIN_SQL = {
     JoinType.INNER: "[INNER] JOIN",
@@ -114,13 +114,6 @@ def is_key(source: QuerySource, expression: Expression) -> bool:
 def key_of(source: QuerySource) -> tuple[ColumnRef, ...]:
     """The qualified key columns of a source."""
     return tuple(ColumnRef(column.name, source.alias) for column in source.source.schema.key)
-
-
-def unqualified(expression: Expression) -> Expression:
-    """Strip the aliases from column references, to use the expression over the rows of one source."""
-    return rewrite(
-        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
-    )
 
 
 def is_foreign_key(join: Joined) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.analyze import Analysis
-from kestrel_sql.planner.analysis.join_criteria import is_foreign_key, viable_keys
+from kestrel_sql.planner.analysis.join_criteria import is_foreign_key, key_of, viable_keys
 from kestrel_sql.planner.analysis.join_names import and_list, or_list
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, NullLiteral
@@ -31,9 +31,8 @@ def check_key_selected(analysis: Analysis, sink: str) -> None:
         _check_join(analysis, sink)
     else:
         (source,) = analysis.scope.sources
-        keys = [ColumnRef(column.name, source.alias) for column in source.source.schema.key]
-        if not all(map(analysis.selects, keys)):
-            raise missing_key(sink, "key column", [key.name for key in keys])
+        if not all(map(analysis.selects, key_of(source))):
+            raise missing_key(sink, "key column", [key.name for key in key_of(source)])
 
 
 def _check_partition_by(expressions: tuple[Expression, ...], analysis: Analysis, sink: str) -> None:
@@ -55,8 +54,7 @@ def _check_join(analysis: Analysis, sink: str) -> None:
 
 def _check_foreign_key(analysis: Analysis) -> None:
     left = analysis.scope.sources[0]
-    keys = [ColumnRef(column.name, left.alias) for column in left.source.schema.key]
-    missing = [quote(key.name) for key in keys if not analysis.selects(key)]
+    missing = [quote(key.name) for key in key_of(left) if not analysis.selects(key)]
     if missing:
         plural = "s" if len(missing) > 1 else ""
         raise StatementError(

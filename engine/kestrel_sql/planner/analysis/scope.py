@@ -167,11 +167,7 @@ class Scope:
 
     def as_written(self, expression: Expression) -> Expression:
         """Return an expression as messages write it; only columns of a join keep their qualifiers."""
-        if self.is_join:
-            return expression
-        return rewrite(
-            expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
-        )
+        return expression if self.is_join else unqualified(expression)
 
     def columns_as_written(self) -> Mapping[str, SqlType]:
         """The type of every column of the sources, by its name in `as_written` expressions."""
@@ -211,6 +207,13 @@ class Scope:
         """The name of a join key that no column provides: ROWKEY, with a number if that name is taken."""
         from_sources = AliasGenerator(c.name for s in self.sources for c in s.source.schema.columns)
         return from_sources.unique(SYNTHETIC_KEY)
+
+
+def unqualified(expression: Expression) -> Expression:
+    """Strip the aliases from column references, to use the expression over the rows of one source."""
+    return rewrite(
+        expression, lambda node: ColumnRef(node.name, span=node.span) if isinstance(node, ColumnRef) else None
+    )
 
 
 def scope_of_query(query: Query, catalog: Catalog) -> Scope:

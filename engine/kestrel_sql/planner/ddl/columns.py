@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from kestrel_sql.errors import StatementError, TypeMismatchError, position
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.properties.with_clause import TimestampProperty
 from kestrel_sql.sql.nodes.statements import Element, ElementRole, SourceKind
+from kestrel_sql.sql.parse.parser import to_column
 from kestrel_sql.types.schema import SYSTEM_NAMES, Column, Role, Schema
 from kestrel_sql.types.sql_types import (
     BIGINT,
@@ -25,14 +27,6 @@ from kestrel_sql.types.sql_types import (
     quote,
     resolve,
 )
-
-_ROLES = {
-    ElementRole.NONE: Role.VALUE,
-    ElementRole.KEY: Role.KEY,
-    ElementRole.PRIMARY_KEY: Role.KEY,
-    ElementRole.HEADERS: Role.HEADERS,
-    ElementRole.HEADER: Role.HEADERS,
-}
 
 
 def declared_columns(
@@ -53,10 +47,10 @@ def _column(element: Element, kind: SourceKind, types: Mapping[str, SqlType], co
         raise StatementError(
             f"'{element.name}' is a reserved column name. You cannot use it as a name for a column.", span=element.span
         )
-    resolved = resolve_type(element.type, types)
-    if _ROLES[element.role] is Role.HEADERS:
-        _check_header(element, resolved, config)
-    return Column(element.name, resolved, _ROLES[element.role], element.header_key)
+    column = replace(to_column(element), type=resolve_type(element.type, types))
+    if column.role is Role.HEADERS:
+        _check_header(element, column.type, config)
+    return column
 
 
 def is_reserved(name: str, config: Config) -> bool:

@@ -8,17 +8,34 @@ from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import RegistryError, StatementError
 from kestrel_sql.formats.format import column_list
 from kestrel_sql.formats.properties import FULL_NAME, SCHEMA_ID
+from kestrel_sql.formats.registered.columns import columns_of, full_name_of
 from kestrel_sql.formats.registered.languages import LANGUAGES
-from kestrel_sql.formats.registry.memory import RegisteredSchema
+from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaRegistry
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.table import format_of
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
-from kestrel_sql.planner.ddl.registry_port import ColumnOptions, Registration, SchemaLookup
 from kestrel_sql.planner.properties.serdes import check_schema_id
 from kestrel_sql.planner.properties.with_clause import SerdeProperties, SinkProperties, SourceProperties
-from kestrel_sql.types.schema import Column, Schema
+from kestrel_sql.types.schema import Column, Role, Schema
 
 _FORMATS = {language.format: name for name, language in LANGUAGES.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A schema that a statement registers.
+
+    Without `schema_id` the schema is generated from `columns`; else the schema with that id is registered and must get
+    the same id. With `only_if_absent` nothing is registered if the subject has a schema.
+    """
+
+    subject: str
+    side: Side
+    format: FormatInfo
+    columns: tuple[Column, ...]
+    features: frozenset[SerdeFeature]
+    schema_id: int | None = None
+    only_if_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +53,7 @@ class Inferred:
 def infer_source(
     properties: SourceProperties,
     infos: tuple[FormatInfo, FormatInfo],
-    registry: SchemaLookup,
+    registry: SchemaRegistry,
     *,
     has_key: bool,
     has_value: bool,
@@ -67,7 +84,7 @@ def infer_source(
     )
 
 
-def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: SchemaLookup) -> SinkProperties:
+def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: SchemaRegistry) -> SinkProperties:
     """Add the full names of the schemas that a CREATE AS gives by id.
 
     Raises:
@@ -81,7 +98,7 @@ def name_sink_schemas(properties: SinkProperties, leftmost: Source, registry: Sc
     return replace(properties, key=_with_full_name(key, registry), value=_with_full_name(value, registry))
 
 
-def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Schema, registry: SchemaLookup) -> None:
+def check_sink_schemas(properties: SinkProperties, leftmost: Source, schema: Schema, registry: SchemaRegistry) -> None:
     """Check the result of a CREATE AS against the schemas that it gives by id, which may have more columns.
 
     Raises:
@@ -166,21 +183,21 @@ def _unwraps_key(info: FormatInfo) -> bool:
     return format_of(info.format).chooses_wrapping
 
 
-def _infer(request: _SchemaRequest, registry: SchemaLookup) -> tuple[Column, ...] | None:
+def _infer(request: _SchemaRequest, registry: SchemaRegistry) -> tuple[Column, ...] | None:
     if not format_of(request.format.format).infers_columns:
         return None
     schema = _find(request, registry)
-    columns = registry.columns(
+    found = columns_of(
         schema,
-        ColumnOptions(
-            side=request.side,
-            unwrapped=request.unwrapped,
-            full_name=request.properties.setting(FULL_NAME),
-            keep_case=request.properties.schema_id is not None,
-        ),
+        request.side,
+        unwrapped=request.unwrapped,
+        full_name=request.properties.setting(FULL_NAME),
+        keep_case=request.properties.schema_id is not None,
+        view=registry.snapshot(),
     )
-    if columns is None:
+    if found is None:
         raise _missing(request)
+    columns = with_role(found, request.side)
     if request.side is Side.KEY and len(columns) > 1:
         raise RegistryError(
             f"The key schema for topic: {request.topic} contains multiple columns, "
@@ -189,7 +206,13 @@ def _infer(request: _SchemaRequest, registry: SchemaLookup) -> tuple[Column, ...
     return columns
 
 
-def _find(request: _SchemaRequest, registry: SchemaLookup) -> RegisteredSchema:
+def with_role(columns: tuple[Column, ...], side: Side) -> tuple[Column, ...]:
+    """Return columns as those of a key or a value."""
+    role = Role.KEY if side is Side.KEY else Role.VALUE
+    return tuple(Column(column.name, column.type, role) for column in columns)
+
+
+def _find(request: _SchemaRequest, registry: SchemaRegistry) -> RegisteredSchema:
     schema_id = request.properties.schema_id
     subject = f"{request.topic}-{request.side.value}"
     schema = registry.latest(subject) if schema_id is None else registry.by_id(schema_id)
@@ -214,12 +237,12 @@ def _missing(request: _SchemaRequest) -> RegistryError:
     )
 
 
-def _with_full_name(request: _SchemaRequest, registry: SchemaLookup) -> SerdeProperties:
+def _with_full_name(request: _SchemaRequest, registry: SchemaRegistry) -> SerdeProperties:
     side = request.properties
     if side.schema_id is None or side.setting(FULL_NAME) is not None:
         return side
     # A bare key has no record, so its record name comes from the source's name.
-    name = None if request.format.format == "JSON_SR" else registry.full_name(_find(request, registry))
+    name = None if request.format.format == "JSON_SR" else full_name_of(_find(request, registry), registry.snapshot())
     if name is None:
         return side
     return replace(side, properties=tuple(sorted((*side.properties, (FULL_NAME, name)))))

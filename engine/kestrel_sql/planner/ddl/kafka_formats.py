@@ -9,11 +9,11 @@ from kestrel_sql.errors import FormatError, RegistryError
 from kestrel_sql.formats.properties import FULL_NAME
 from kestrel_sql.formats.registered.columns import columns_of
 from kestrel_sql.formats.registered.languages import LANGUAGES
-from kestrel_sql.formats.registry.memory import RegisteredSchema
+from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaRegistry
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.formats.source_messages import SCHEMA
 from kestrel_sql.plan.step import FormatInfo, SerdeFeature
-from kestrel_sql.planner.ddl.registry_port import ColumnOptions, SchemaLookup
+from kestrel_sql.planner.ddl.inference import with_role
 from kestrel_sql.sql.nodes.kafka_source import MessageFormat
 from kestrel_sql.types.schema import Column, Role
 from kestrel_sql.types.sql_types import BYTES, STRING, SqlType, Struct
@@ -42,7 +42,7 @@ def has_schema(form: MessageFormat) -> bool:
     return form.name in LANGUAGES
 
 
-def message_serde(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSerde:
+def message_serde(form: MessageFormat, side: Side, topic: str, registry: SchemaRegistry) -> MessageSerde:
     """Return the format and the columns of the key or value of a message.
 
     Raises:
@@ -109,7 +109,7 @@ def _regex_names(form: MessageFormat) -> tuple[str, ...]:
     return tuple(named.get(number, f"COLUMN{number}").upper() for number in range(1, pattern.groups + 1))
 
 
-def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> MessageSerde:
+def _schema_side(form: MessageFormat, side: Side, topic: str, registry: SchemaRegistry) -> MessageSerde:
     if form.name == "AVRO" and form.message is not None:
         raise FormatError("MESSAGE belongs to PROTOBUF, not to AVRO", span=form.span)
     columns = _in_statement(form, side) if form.schema is not None else _in_registry(form, side, topic, registry)
@@ -132,10 +132,10 @@ def _in_statement(form: MessageFormat, side: Side) -> tuple[Column, ...]:
     columns = columns_of(schema, side, full_name=form.message, unwrapped=True, unwrap_primitives=False)
     if not columns:
         raise FormatError(f"the schema has no message '{form.message}'", span=form.span)
-    return tuple(Column(column.name, column.type, _role(side)) for column in columns)
+    return with_role(columns, side)
 
 
-def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLookup) -> tuple[Column, ...]:
+def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaRegistry) -> tuple[Column, ...]:
     subject = f"{topic}-{side.value}"
     schema = registry.latest(subject)
     if schema is None:
@@ -146,9 +146,9 @@ def _in_registry(form: MessageFormat, side: Side, topic: str, registry: SchemaLo
         )
     if schema.format is not LANGUAGES[form.name].format:
         raise RegistryError(f"the schema of {subject} is {schema.format.value}, not {form.name}", span=form.span)
-    columns = registry.columns(
-        schema, ColumnOptions(side=side, unwrapped=True, full_name=form.message, unwrap_primitives=False)
+    columns = columns_of(
+        schema, side, full_name=form.message, unwrapped=True, unwrap_primitives=False, view=registry.snapshot()
     )
     if not columns:
         raise RegistryError(f"the schema of {subject} has no message '{form.message}'", span=form.span)
-    return columns
+    return with_role(columns, side)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError, UnsupportedError
+from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.plan.commands import CreateKafkaSourceV1
 from kestrel_sql.plan.ingestion import ERROR_TYPE, METADATA_TYPES, Envelope, IngestionSpec, MetadataColumn, MetadataItem
@@ -15,7 +16,6 @@ from kestrel_sql.plan.step import Formats
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_key_types, is_reserved
 from kestrel_sql.planner.ddl.kafka_formats import NO_KEY, MessageSerde, has_schema, message_serde
-from kestrel_sql.planner.ddl.registry_port import SchemaLookup
 from kestrel_sql.planner.properties.serdes import source_formats
 from kestrel_sql.planner.properties.with_clause import SerdeProperties, SourceProperties, TopicProperties
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource, Included, IncludeItem
@@ -48,7 +48,7 @@ class _Message:
 
 
 def plan_kafka_source(
-    statement: CreateKafkaSource, catalog: Catalog, config: Config, registry: SchemaLookup
+    statement: CreateKafkaSource, catalog: Catalog, config: Config, registry: SchemaRegistry
 ) -> CreateKafkaSourceV1 | None:
     """Plan CREATE SOURCE over a topic; return None if the source exists and the statement says IF NOT EXISTS.
 
@@ -131,7 +131,7 @@ def _envelope(statement: CreateKafkaSource, config: Config) -> Envelope:
     return envelope
 
 
-def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaLookup) -> _Message:
+def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaRegistry) -> _Message:
     topic = statement.topic.name
     key_items = [item for item in statement.include if item.item is Included.KEY]
     key_item = key_items[0] if key_items else None
@@ -156,7 +156,7 @@ def _message(statement: CreateKafkaSource, envelope: Envelope, registry: SchemaL
 
 
 def _key(
-    statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaLookup
+    statement: CreateKafkaSource, envelope: Envelope, item: IncludeItem | None, registry: SchemaRegistry
 ) -> MessageSerde:
     topic = statement.topic.name
     if statement.key is not None:

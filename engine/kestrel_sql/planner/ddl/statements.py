@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from kestrel_sql.catalog.apply import alterable_source, check_kind, source_of, with_columns
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.catalog.upgrade import check_source_upgrade
 from kestrel_sql.errors import StatementError
+from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.plan.commands import (
     AlterSourceV1,
     CreateStreamV1,
@@ -19,9 +21,8 @@ from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
 from kestrel_sql.planner.config import Config
 from kestrel_sql.planner.ddl.columns import check_names, declared_columns, resolve_type, source_schema, timestamp_column
 from kestrel_sql.planner.ddl.inference import Inferred, infer_source
-from kestrel_sql.planner.ddl.registry_port import SchemaLookup
 from kestrel_sql.planner.properties.serdes import source_format_infos, source_formats, validate_formats
-from kestrel_sql.planner.properties.with_clause import SourceProperties, check_retention, source_properties
+from kestrel_sql.planner.properties.with_clause import check_retention, source_properties
 from kestrel_sql.sql.nodes.statements import (
     AlterSource,
     CreateAs,
@@ -49,7 +50,7 @@ UNUSED = SourceUse()
 
 
 def plan_create_source(
-    statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaLookup
+    statement: CreateSource, catalog: Catalog, config: Config, registry: SchemaRegistry
 ) -> CreateCommand | None:
     """Plan CREATE STREAM|TABLE over a topic; return None if it exists and the statement says IF NOT EXISTS.
 
@@ -73,7 +74,7 @@ def plan_create_source(
     command = create_command(
         statement,
         schema=schema,
-        topic=_topic(inferred.properties),
+        topic=properties.topic.name or "",
         formats=source_formats(statement.name, inferred.properties, schema, config),
         timestamp=timestamp_column(properties.timestamp, schema),
         window=properties.window,
@@ -91,10 +92,6 @@ def _all_columns(declared: tuple[Column, ...], inferred: Inferred) -> tuple[Colu
         return declared
     by_role = {role: tuple(c for c in declared if c.role is role) for role in Role}
     return (*by_role[Role.HEADERS], *(inferred.key or by_role[Role.KEY]), *(inferred.value or by_role[Role.VALUE]))
-
-
-def _topic(properties: SourceProperties) -> str:
-    return properties.topic.name or ""
 
 
 def create_command(
@@ -118,22 +115,6 @@ def create_command(
         window_info=window,
         or_replace=statement.or_replace,
         is_source=is_source,
-    )
-
-
-def source_of(command: CreateCommand, *, created_by: str | None = None, text: str = "") -> Source:
-    """Return the catalog entry that a command registers; `created_by` is the id of the query that writes it."""
-    return Source(
-        name=command.source_name,
-        kind=SourceKind.STREAM if isinstance(command, CreateStreamV1) else SourceKind.TABLE,
-        schema=command.schema,
-        topic=command.topic_name,
-        formats=command.formats,
-        timestamp_column=command.timestamp_column,
-        window=command.window_info,
-        is_source=command.is_source,
-        created_by=created_by,
-        statement_text=text,
     )
 
 
@@ -183,7 +164,7 @@ def plan_drop(
             return None
         message = f"{statement.kind.value.capitalize()} {statement.name} does not exist."
         raise catalog.missing_source(message, statement.name, statement.span)
-    _check_kind(source, statement.kind, "DROP")
+    check_kind(source, statement.kind, "DROP")
     if statement.delete_topic:
         _check_topic_deletion(source, sharing_topic)
     if use.readers or use.writers:
@@ -211,13 +192,6 @@ def _check_topic_deletion(source: Source, sharing_topic: tuple[str, ...]) -> Non
         )
 
 
-def _check_kind(source: Source, kind: SourceKind, verb: str) -> None:
-    if source.kind is not kind:
-        raise StatementError(
-            f"Incompatible data source type is {source.kind.value}, but statement was {verb} {kind.value}"
-        )
-
-
 def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
     """Plan ALTER STREAM|TABLE … ADD COLUMN.
 
@@ -225,38 +199,12 @@ def plan_alter(statement: AlterSource, catalog: Catalog) -> AlterSourceV1:
         UnknownSourceError: the source does not exist.
         StatementError: the source has the other kind, is read-only or the result of a CREATE AS, or has such a column.
     """
-    source = catalog.sources.get(statement.name)
-    if source is None:
-        raise catalog.missing_source(f"Source {statement.name} does not exist.", statement.name, statement.span)
-    _check_kind(source, statement.kind, "ALTER")
-    kind = source.kind.value.lower()
-    if source.is_source:
-        raise StatementError(
-            f"Cannot alter {kind} '{source.name}': ALTER operations are not supported on source {kind}s."
-        )
-    if source.created_by is not None:
-        raise StatementError("ALTER command is not supported for CREATE ... AS statements.")
+    source = alterable_source(catalog, statement.name, statement.kind, statement.span)
     added = tuple(Column(name, resolve_type(sql_type, catalog.types)) for name, sql_type in statement.columns)
-    altered = altered_source(source, added)
+    altered = with_columns(source, added)
     check_names(altered.schema)
     validate_formats(altered.formats, altered.schema)
-    return AlterSourceV1(source_name=source.name, ksql_type=statement.kind, new_columns=added)
-
-
-def altered_source(source: Source, added: tuple[Column, ...]) -> Source:
-    """Return the source with value columns appended.
-
-    Raises:
-        StatementError: the source has a column of that name.
-    """
-    schema = source.schema
-    for column in added:
-        if schema.find(column.name) is not None:
-            raise StatementError(
-                f"Cannot add column `{column.name}` to schema. A column with the same name already exists."
-            )
-        schema = Schema((*schema.columns, column))
-    return replace(source, schema=schema)
+    return AlterSourceV1(source_name=statement.name, ksql_type=statement.kind, new_columns=added)
 
 
 def plan_create_type(statement: CreateType, catalog: Catalog) -> RegisterTypeV1 | None:

@@ -8,21 +8,19 @@ from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.properties import SCHEMA_ID
 from kestrel_sql.plan.step import FormatInfo, SelectItem, WindowInfo
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
-from kestrel_sql.plan.steps.streams import StreamSelectV1
-from kestrel_sql.plan.steps.tables import TableSelectV1
 from kestrel_sql.planner.analysis.analyze import Analysis
 from kestrel_sql.planner.analysis.join_criteria import (
     Joined,
     equal_expressions,
     is_foreign_key,
     is_key,
-    unqualified,
     viable_keys,
 )
 from kestrel_sql.planner.analysis.join_names import prefixed
 from kestrel_sql.planner.analysis.join_rules import check_join
-from kestrel_sql.planner.analysis.scope import QuerySource
+from kestrel_sql.planner.analysis.scope import QuerySource, unqualified
 from kestrel_sql.planner.expressions.types import Types
+from kestrel_sql.planner.lowering.projection import select
 from kestrel_sql.planner.lowering.relation import Relation
 from kestrel_sql.planner.lowering.single_source import infers_schema, read, rekeyed
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
@@ -125,20 +123,7 @@ class _Lowering:
     def _prefixed(self, source: QuerySource, relation: Relation, side: str) -> Relation:
         items = tuple(SelectItem(ColumnRef(c.name), prefixed(source.alias, c.name)) for c in relation.schema.value)
         names = tuple(prefixed(source.alias, name) for name in relation.key_names)
-        context = f"PrependAlias{side}"
-        if relation.is_table:
-            table_step = TableSelectV1(
-                query_context=context,
-                source=relation.step,
-                key_column_names=names,
-                select_expressions=items,
-                internal_formats=relation.formats,
-            )
-            return relation.then(table_step, self.types)
-        stream_step = StreamSelectV1(
-            query_context=context, source=relation.step, key_column_names=names, select_expressions=items
-        )
-        return relation.then(stream_step, self.types)
+        return select(relation, names, items, f"PrependAlias{side}", self.types)
 
     def _is_foreign(self, depth: int) -> bool:
         return depth == 1 and is_foreign_key(self.analysis.joins[0])

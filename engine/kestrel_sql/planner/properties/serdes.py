@@ -31,16 +31,7 @@ def source_formats(name: str, properties: SourceProperties, schema: Schema, conf
         FormatError: a format does not have a property, or cannot hold the schema.
     """
     key, value = source_format_infos(name, properties, config)
-    formats = Formats(
-        key_format=key,
-        value_format=value,
-        key_features=_key_features(format_of(key.format), len(schema.key)),
-        value_features=_value_features(
-            format_of(value.format), len(schema.value), properties.wrap_single_value, config
-        ),
-    )
-    validate_formats(formats, schema)
-    return formats
+    return _formats(key, value, schema, properties.wrap_single_value, config)
 
 
 def source_format_infos(name: str, properties: SourceProperties, config: Config) -> tuple[FormatInfo, FormatInfo]:
@@ -75,38 +66,32 @@ def sink_formats(
     inheritable properties come along (rules F7), but never the wrapping of single values.
 
     Raises:
-        PropertyError: WRAP_SINGLE_VALUE does not apply.
+        PropertyError: WRAP_SINGLE_VALUE does not apply, or the result needs a default key format and there is none.
         FormatError: PARTITION BY NULL with a key format, or a format that lacks a property or cannot hold the schema.
     """
-    key = sink_key_format(properties, leftmost, schema, config, sink=sink, partitioned_by_null=partitioned_by_null)
-    value = sink_value_format(properties, leftmost)
+    key = _sink_key(properties, leftmost, schema, config, sink, partitioned_by_null)
+    inherited = leftmost.formats.value_format
+    name = properties.value.format or inherited.format
+    check_schema_id("VALUE", name, properties.value)
+    value = _format_info(name, _inherited(name, inherited, properties.value))
+    return _formats(key, value, schema, properties.wrap_single_value, config)
+
+
+def _formats(key: FormatInfo, value: FormatInfo, schema: Schema, wrap: bool | None, config: Config) -> Formats:
     formats = Formats(
         key_format=key,
         value_format=value,
         key_features=_key_features(format_of(key.format), len(schema.key)),
-        value_features=_value_features(
-            format_of(value.format), len(schema.value), properties.wrap_single_value, config
-        ),
+        value_features=_value_features(format_of(value.format), len(schema.value), wrap, config),
     )
     validate_formats(formats, schema)
     return formats
 
 
-def sink_key_format(
-    properties: SinkProperties,
-    leftmost: Source,
-    schema: Schema,
-    config: Config,
-    *,
-    sink: str,
-    partitioned_by_null: bool = False,
+def _sink_key(
+    properties: SinkProperties, leftmost: Source, schema: Schema, config: Config, sink: str, partitioned_by_null: bool
 ) -> FormatInfo:
-    """Choose the key format of a sink; a result with key columns does not inherit NONE.
-
-    Raises:
-        PropertyError: the result needs a default key format, and the configuration has none.
-        FormatError: PARTITION BY NULL with a key format, or a format that lacks a property.
-    """
+    """Choose the key format of a sink; a result with key columns does not inherit NONE."""
     explicit = properties.key.format
     if partitioned_by_null:
         if explicit not in (None, "NONE"):
@@ -118,18 +103,6 @@ def sink_key_format(
         name = _required(config.default_key_format, "key")
     check_schema_id("KEY", name, properties.key)
     return _format_info(name, _inherited(name, inherited, properties.key), key_of=sink)
-
-
-def sink_value_format(properties: SinkProperties, leftmost: Source) -> FormatInfo:
-    """Choose the value format of a sink.
-
-    Raises:
-        FormatError: the format does not have a property.
-    """
-    inherited = leftmost.formats.value_format
-    name = properties.value.format or inherited.format
-    check_schema_id("VALUE", name, properties.value)
-    return _format_info(name, _inherited(name, inherited, properties.value))
 
 
 def check_schema_id(prefix: str, name: str, properties: SerdeProperties) -> None:

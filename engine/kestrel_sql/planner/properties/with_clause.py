@@ -88,13 +88,6 @@ class SinkProperties:
     """The exact name of the column with the headers of output records."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsertProperties:
-    """The WITH clause of INSERT INTO … SELECT."""
-
-    query_id: str | None = None
-
-
 def source_properties(properties: Properties) -> SourceProperties:
     """Validate the WITH clause of a CREATE over a topic.
 
@@ -141,21 +134,21 @@ _QUERY_ID = re.compile(r"[A-Z0-9_]+")
 _RESERVED_IDS = ("INSERTQUERY_", "CTAS_", "CSAS_", "CST_")
 
 
-def insert_properties(properties: Properties) -> InsertProperties:
-    """Validate the WITH clause of an INSERT INTO.
+def insert_query_id(properties: Properties) -> str | None:
+    """Validate the WITH clause of an INSERT INTO, and return the query id that it gives.
 
     Raises:
         PropertyError: a property is unknown, or the query id is not a name or is reserved.
     """
     query_id = WithClause(properties, INSERT_KEYS).text("QUERY_ID")
     if query_id is None:
-        return InsertProperties()
+        return None
     upper = query_id.upper()
     if not _QUERY_ID.fullmatch(upper):
         raise invalid("QUERY_ID", f"Query IDs may contain only alphanumeric characters and '_'. Got: '{query_id}'")
     if upper.startswith(_RESERVED_IDS):
         raise invalid("QUERY_ID", f"Query IDs must not start with a reserved query ID prefix. Got: '{query_id}'")
-    return InsertProperties(query_id=upper)
+    return upper
 
 
 def _topic(clause: WithClause) -> TopicProperties:

@@ -1,4 +1,4 @@
-"""Connects the planner to the schema registry: looks up schemas as columns and registers the schemas of topics."""
+"""Registers the schemas of topics, and takes them back."""
 
 from __future__ import annotations
 
@@ -7,57 +7,16 @@ from collections.abc import Sequence
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, RegistryError
-from kestrel_sql.formats.registered.columns import columns_of, full_name_of, schema_text
+from kestrel_sql.formats.registered.columns import schema_text
 from kestrel_sql.formats.registered.languages import LANGUAGES
-from kestrel_sql.formats.registry.memory import RegisteredSchema, SchemaRegistry
+from kestrel_sql.formats.registry.memory import SchemaRegistry
 from kestrel_sql.formats.serde import Side
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.plan.step import SerdeFeature
-from kestrel_sql.planner.ddl.inference import registrations
-from kestrel_sql.planner.ddl.registry_port import ColumnOptions, Registration
-from kestrel_sql.types.schema import Column, Role
+from kestrel_sql.planner.ddl.inference import Registration, registrations
 
 _log = logging.getLogger(__name__)
-
-
-class RegistryLookup:
-    """Implements the planner's `SchemaLookup` over a schema registry."""
-
-    def __init__(self, registry: SchemaRegistry) -> None:
-        self._registry = registry
-
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        """Return the newest schema of `subject`, or None."""
-        return self._registry.latest(subject)
-
-    def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Return the schema with this id, or None."""
-        return self._registry.by_id(schema_id)
-
-    def full_name(self, schema: RegisteredSchema) -> str | None:
-        """Return the full name of the record, or of the first message, in `schema`; None if it has no name."""
-        return full_name_of(schema, self._registry.snapshot())
-
-    def columns(self, schema: RegisteredSchema, options: ColumnOptions) -> tuple[Column, ...] | None:
-        """Convert a schema to columns (rules F8); return None if it does not define the wanted name.
-
-        Raises:
-            RegistryError: the schema cannot be converted, or has several definitions and no name was given.
-        """
-        columns = columns_of(
-            schema,
-            options.side,
-            full_name=options.full_name,
-            unwrapped=options.unwrapped,
-            unwrap_primitives=options.unwrap_primitives,
-            keep_case=options.keep_case,
-            view=self._registry.snapshot(),
-        )
-        if columns is None:
-            return None
-        role = Role.KEY if options.side is Side.KEY else Role.VALUE
-        return tuple(Column(column.name, column.type, role) for column in columns)
 
 
 Added = tuple[str, int]
