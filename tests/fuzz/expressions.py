@@ -16,12 +16,14 @@ from kestrel_sql.errors import EngineError
 from kestrel_sql.expressions.columns import Columns, Failures
 from kestrel_sql.expressions.compiler import Options
 from kestrel_sql.expressions.sendable import Compiled
+from kestrel_sql.functions.bind import nodes
 from kestrel_sql.functions.bind.bind import bind
-from kestrel_sql.functions.bind.nodes import Bound, columns_of
+from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.schema import Column, Role
+from kestrel_sql.types.sql_types import SqlType
 from tests.fuzz.generator import COLUMNS, Generator
 from tests.fuzz.values import constant, value
 
@@ -167,6 +169,11 @@ def smallest(difference: Difference) -> Difference:
     parts = parts_of(difference.bound)
     found = (each for part in parts for each in compared(part, [difference.row], nested=difference.nested))
     return next(found, difference)
+
+
+def columns_of(bound: Bound) -> Iterator[tuple[str, SqlType | None]]:
+    """Yield the columns that an expression refers to, with their types."""
+    return ((part.node.name, part.type) for part in nodes.parts(bound) if isinstance(part.node, e.ColumnRef))
 
 
 def parts_of(bound: Bound) -> list[Bound]:

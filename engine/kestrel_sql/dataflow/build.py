@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType, ModuleType
+from typing import Any, get_type_hints
 
-from kestrel_sql.dataflow.builders import build, collect_builders
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.query_run import QueryRun
 from kestrel_sql.dataflow.queryable import build_queryable
@@ -13,14 +15,35 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Log, Part, Rows
 from kestrel_sql.dataflow.steps import aggregates, joins, kafka, sinks, sources, streams, tables
 from kestrel_sql.dataflow.typed_values import converter
-from kestrel_sql.dataflow.unused_old_rows import unread_table
 from kestrel_sql.expressions.columns import Column
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.steps.sinks import TableSinkV1
 from kestrel_sql.types.own_scales import at_declared_scales, has_own_scales, with_own_scales
 from kestrel_sql.types.schema import Column as SchemaColumn
 
-BUILDERS = collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
+
+def _collect_builders(*families: ModuleType) -> Mapping[type[Step], Callable[..., Any]]:
+    """Index the public functions of `families`, `builder(step, query, *inputs)`, by the step class they annotate.
+
+    Raises:
+        ValueError: a step has two builders.
+    """
+    table: dict[type[Step], Callable[..., Any]] = {}
+    for family in families:
+        for name, function in inspect.getmembers(family, inspect.isfunction):
+            if function.__module__ != family.__name__ or name.startswith("_"):
+                continue
+            step: Any = get_type_hints(function).get("step")
+            if not (isinstance(step, type) and issubclass(step, Step)) or step is Step:
+                continue
+            if step in table:
+                raise ValueError(f"{step.__name__} has two builders: {table[step].__name__} and {name}")
+            table[step] = function
+    return MappingProxyType(table)
+
+
+BUILDERS = _collect_builders(sources, kafka, streams, tables, aggregates, joins, sinks)
 
 
 def build_graph(runs: Iterable[QueryRun], functions: Registry) -> Graph:
@@ -52,9 +75,23 @@ def build_graph(runs: Iterable[QueryRun], functions: Registry) -> Graph:
     return graph
 
 
+def unread_table(root: Step) -> Step | None:
+    """Return the step whose changes reach the sink `root` through projections only; no step reads its old rows."""
+    if not isinstance(root, TableSinkV1):
+        return None
+    step = root.source
+    while not step.reads_old_rows:
+        (step,) = step.upstream
+    return step
+
+
 def build_step(step: Step, query: GraphQuery) -> Relation:
     """Build the steps upstream of `step`, then `step` itself, and return its result."""
-    return build(step, query, BUILDERS, rescaled)
+    builder, inputs = BUILDERS[type(step)], [build_step(source, query) for source in step.upstream]
+    if step.row_by_row:
+        built: Relation = builder(step, query, *inputs)
+        return built
+    return rescaled(query, builder(step, query, *(rescaled(query, each) for each in inputs)))
 
 
 def rescaled(query: GraphQuery, source: Relation) -> Relation:

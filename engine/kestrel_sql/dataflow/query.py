@@ -26,7 +26,7 @@ class Query:
         settings: the properties that it was planned with.
         functions: the functions that its expressions call.
         serde: completes a spec with the schemas of the registry.
-        unread: the step whose old rows no other step reads (`kestrel_sql.dataflow.unused_old_rows`).
+        unread: the step whose old rows no other step reads (`kestrel_sql.dataflow.build`).
     """
 
     query_id: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kestrel_sql.dataflow.graph import Graph, GraphQuery, Stateful
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.steps.sinks import table_sink_v1
 from kestrel_sql.dataflow.steps.tables import table_filter_v1, table_select_v1, with_old
-from kestrel_sql.dataflow.table_operators import stored
 from kestrel_sql.operators.table_rows import holds_table
 from kestrel_sql.operators.tables.table_store import TableStore
 from kestrel_sql.plan.step import Step
@@ -46,7 +46,9 @@ def _with_old_rows(step: Step, query: GraphQuery, build: Build) -> Relation:
 def _materialised(root: Step, query: GraphQuery, result: Relation) -> Relation:
     if not result.is_table or _materialising(query.graph, result) is not None:
         return result
-    return query.stateful(stored(query, result), (result,), query.logger(root))
+    operator = TableStore(key_bytes=key_bytes(query, result), width=len(result.schema.value))
+    facts = replace(result, has_old=False, has_old_key=False)
+    return query.stateful((operator, facts), (result,), query.logger(root))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kestrel_sql.arrow.late import ArrowType
@@ -12,7 +12,7 @@ from kestrel_sql.formats.serde import BulkDecoder, BulkEncoder, Decoder, Encoder
 from kestrel_sql.formats.spelling import JSON_TEXT, Spelling
 from kestrel_sql.plan.step import SerdeFeature
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import STRING, Array, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import STRING, Map, SqlType, parts_of
 
 WRAP = SerdeFeature.WRAP_SINGLES
 UNWRAP = SerdeFeature.UNWRAP_SINGLES
@@ -81,22 +81,6 @@ class Format:
 def column_list(columns: Iterable[Column]) -> str:
     """Write columns in brackets, as messages do."""
     return f"[{', '.join(map(str, columns))}]"
-
-
-def parts_of(sql_type: SqlType) -> Iterator[SqlType]:
-    """Yield a type and the types inside it."""
-    yield sql_type
-    match sql_type:
-        case Array(item):
-            yield from parts_of(item)
-        case Map(key, value):
-            yield from parts_of(key)
-            yield from parts_of(value)
-        case Struct(fields):
-            for field in fields:
-                yield from parts_of(field.type)
-        case _:
-            pass
 
 
 def string_keys_only(message: str) -> Callable[[Columns], str | None]:

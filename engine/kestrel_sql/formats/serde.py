@@ -17,6 +17,9 @@ from kestrel_sql.types.schema import Column
 Row = tuple[Any, ...]
 """Values in column order; `kestrel_sql.types.sql_types` lists the Python type of each SQL type."""
 
+Convert = Callable[[Any], Any]
+"""Converts a value that is not None; None in its place means no conversion."""
+
 Decoder = Callable[[bytes | None], Row | None]
 Encoder = Callable[[Row | None], bytes | None]
 
@@ -114,6 +117,20 @@ def guard_encoder(spec: SerdeSpec, encode: Callable[[Row], bytes | None]) -> Enc
             raise failure(message, error) from error
 
     return guarded
+
+
+def of_items(convert: Convert | None) -> Convert | None:
+    """Return the conversion of a list by that of its items, which are not None; None if there is none."""
+    if convert is None:
+        return None
+    return lambda items: [None if item is None else convert(item) for item in items]
+
+
+def of_members(convert: Convert | None) -> Convert | None:
+    """Return the conversion of a dict by that of its values, as `of_items` does."""
+    if convert is None:
+        return None
+    return lambda members: {key: None if item is None else convert(item) for key, item in members.items()}
 
 
 def failure(message: str, error: Exception) -> SerdeError:

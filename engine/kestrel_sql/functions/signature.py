@@ -224,20 +224,22 @@ class _Parser:
         return True
 
     def signature(self) -> Signature:
-        self.take("(")
-        parameters = self.until(")", self.parameter)
+        parameters = self.listed("(", self.parameter, ")")
         self.take("->")
         signature = Signature(parameters, self.pattern())
         if self.peek():
             raise ValueError(f"bad signature {self.text!r}: unexpected {self.peek()}")
         return signature
 
-    def until(self, closing: str, read: Callable[[], _T]) -> tuple[_T, ...]:
+    def listed(self, opening: str, read: Callable[[], _T], closing: str, count: int | None = None) -> tuple[_T, ...]:
+        self.take(opening)
         items: list[_T] = []
         while not self.skip(closing):
             if items:
                 self.take(",")
             items.append(read())
+        if count is not None and len(items) != count:
+            raise ValueError(f"bad signature {self.text!r}: expected {count} in {opening}{closing}, found {len(items)}")
         return tuple(items)
 
     def parameter(self) -> Parameter:
@@ -264,38 +266,25 @@ class _Parser:
         raise ValueError(f"bad signature {self.text!r}: unknown type {word}")
 
     def decimal(self) -> Pattern:
-        if not self.skip("("):
+        if self.peek() != "(":
             return AnyDecimal()
-        precision = self.take()
-        self.take(",")
-        scale = self.take()
-        self.take(")")
+        precision, scale = self.listed("(", self.take, ")", 2)
         return Decimal(int(precision), int(scale)) if precision.isdigit() else AnyDecimal(precision, scale)
 
     def array(self) -> Pattern:
-        self.take("<")
-        item = self.pattern()
-        self.take(">")
-        return ArrayOf(item)
+        return ArrayOf(*self.listed("<", self.pattern, ">", 1))
 
     def map(self) -> Pattern:
-        self.take("<")
-        key = self.pattern()
-        self.take(",")
-        value = self.pattern()
-        self.take(">")
-        return MapOf(key, value)
+        return MapOf(*self.listed("<", self.pattern, ">", 2))
 
     def struct(self) -> Pattern:
-        self.take("<")
-        return StructOf(self.until(">", self.struct_field))
+        return StructOf(self.listed("<", self.struct_field, ">"))
 
     def struct_field(self) -> tuple[str, Pattern]:
         return self.take().strip("`"), self.pattern()
 
     def lambda_(self) -> Pattern:
-        self.take("(")
-        parameters = self.until(")", self.pattern)
+        parameters = self.listed("(", self.pattern, ")")
         self.take("=>")
         return LambdaOf(parameters, self.pattern())
 

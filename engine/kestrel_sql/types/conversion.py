@@ -126,16 +126,6 @@ def is_container(sql_type: t.SqlType | None) -> bool:
 
 def base_name(sql_type: t.SqlType | None) -> str:
     """Return the type without its parameters, as several messages name it; NULL for None."""
-    match sql_type:
-        case None:
-            return "NULL"
-        case t.Decimal():
-            return "DECIMAL"
-        case t.Array():
-            return "ARRAY"
-        case t.Map():
-            return "MAP"
-        case t.Struct():
-            return "STRUCT"
-        case _:
-            return str(sql_type)
+    if sql_type is None:
+        return "NULL"
+    return str(sql_type) if isinstance(sql_type, t.Primitive | t.NamedType) else type(sql_type).__name__.upper()

@@ -8,7 +8,7 @@ field name to value, with every field present. None is NULL everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -146,19 +146,25 @@ def is_numeric(sql_type: SqlType | None) -> bool:
     return isinstance(sql_type, Decimal) or sql_type in (INTEGER, BIGINT, DOUBLE)
 
 
-def contains(sql_type: SqlType | None, wanted: Callable[[SqlType], bool]) -> bool:
-    """Whether a type or one inside of it, at any depth, is wanted."""
-    if sql_type is None or wanted(sql_type):
-        return sql_type is not None
+def parts_of(sql_type: SqlType) -> Iterator[SqlType]:
+    """Yield a type and the types inside it, at any depth."""
+    yield sql_type
     match sql_type:
         case Array(item):
-            return contains(item, wanted)
+            yield from parts_of(item)
         case Map(key, value):
-            return contains(key, wanted) or contains(value, wanted)
+            yield from parts_of(key)
+            yield from parts_of(value)
         case Struct(fields):
-            return any(contains(field.type, wanted) for field in fields)
+            for field in fields:
+                yield from parts_of(field.type)
         case _:
-            return False
+            pass
+
+
+def contains(sql_type: SqlType | None, wanted: Callable[[SqlType], bool]) -> bool:
+    """Whether a type or one inside of it, at any depth, is wanted."""
+    return sql_type is not None and any(map(wanted, parts_of(sql_type)))
 
 
 def with_leaves(sql_type: SqlType, change: Callable[[SqlType], SqlType]) -> SqlType:

@@ -7,7 +7,7 @@ import pytest
 
 from kestrel_sql.functions.declaration import CallTypes
 from kestrel_sql.functions.library.text import json as j
-from kestrel_sql.functions.library.text.json_path import path_tokens
+from kestrel_sql.functions.library.text.json import path_tokens
 from kestrel_sql.java.jackson import parse_json, write_json
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType

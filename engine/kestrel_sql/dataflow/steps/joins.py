@@ -7,40 +7,90 @@ from dataclasses import replace
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.internal_topics import crossed
-from kestrel_sql.dataflow.join_operators import (
-    foreign_key,
-    foreign_key_join,
-    stream_stream_join,
-    stream_table_join,
-    table_table_join,
-)
-from kestrel_sql.dataflow.key_bytes import is_delimited
-from kestrel_sql.dataflow.relation import Relation
+from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
+from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
 from kestrel_sql.dataflow.steps.sources import with_key
 from kestrel_sql.functions.values.casts import caster, unless_null
+from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
+from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
+from kestrel_sql.operators.joins.stream_table import StreamTableJoin
+from kestrel_sql.operators.joins.table_table import TableJoin
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.sql.format.statements import format_expression
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.types.schema import Column, Role
+
+AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1 | FkTableTableJoinV1
 
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Join two streams within a time span."""
     left = _repartitioned(step.left_internal_formats, query, left)
     right = _repartitioned(step.right_internal_formats, query, right)
-    return query.stateful(stream_stream_join(step, query, left, right), (left, right), query.logger(step))
+    keyed = replace(left, key_codec=KeyCodec.of(step.left_internal_formats))
+    operator = StreamStreamJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(query, keyed),
+        before_ms=step.before_ms,
+        after_ms=step.after_ms,
+        grace_ms=step.grace_ms,
+        window_size_ms=left.window.size_ms if left.window else None,
+    )
+    facts = _joined(step, query, keyed, right, step.left_internal_formats, step.right_internal_formats)
+    return query.stateful((operator, facts), (left, right), query.logger(step))
 
 
 def stream_table_join_v1(step: StreamTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Look each row of a stream up in a table."""
     left = _repartitioned(step.internal_formats, query, left)
-    return query.stateful(stream_table_join(step, query, left, right), (left, right), query.logger(step))
+    keyed = replace(left, key_codec=KeyCodec.of(step.internal_formats))
+    operator = StreamTableJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(query, keyed),
+        window_size_ms=left.window.size_ms if left.window else None,
+    )
+    facts = _joined(step, query, keyed, right, step.internal_formats)
+    return query.stateful((operator, facts), (left, right), query.logger(step))
 
 
 def table_table_join_v1(step: TableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Join two tables on their keys."""
-    return query.stateful(table_table_join(step, query, left, right), (left, right), query.logger(step))
+    facts = _joined(step, query, left, right)
+    operator = TableJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(query, left),
+        placeholder=len(facts.schema.value) > len(left.schema.value) + len(right.schema.value),
+    )
+    return query.stateful((operator, facts), (left, right), query.logger(step))
+
+
+def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
+    """Join a table to the key of another; the extra column of its rows is the foreign key."""
+    left = _with_foreign_key(step, query, left, right)
+    operator = ForeignKeyJoin(
+        join_type=step.join_type,
+        key_bytes=key_bytes(query, left),
+        foreign_key_bytes=key_bytes(query, right),
+        loses_null=right.key_codec.format.format == "DELIMITED" and not right.rekeyed,
+    )
+    facts = _joined(step, query, left, right)
+    return query.stateful((operator, facts), (left, right), query.logger(step))
+
+
+def _joined(step: AnyJoin, query: GraphQuery, left: Relation, right: Relation, *internal: Formats) -> Relation:
+    """Return the facts of a join; `internal` are the formats of the topics over which the sides of streams may come."""
+    is_table = not internal
+    return replace(
+        left,
+        nulls_empty_keys=any(is_delimited(*each) for each in zip((left, right), internal, strict=False)),
+        schema=query.schema(step, left, right),
+        is_table=is_table,
+        has_old=is_table and step is not query.unread,
+        has_old_key=False,
+        extra=(),
+    )
 
 
 def _repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
@@ -53,15 +103,10 @@ def _repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Rel
     return query.then(source, with_key, source, "drop rows without a key")
 
 
-def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
-    """Join a table to the key of another."""
-    left = _with_foreign_key(step, query, left, right)
-    return query.stateful(foreign_key_join(step, query, left, right), (left, right), query.logger(step))
-
-
 def _with_foreign_key(step: FkTableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Add the foreign key to each left row; NULL where it fails."""
-    expression, message = foreign_key(step)
+    expression: Expression = step.left_join_expression or ColumnRef(step.left_join_column_name or "")
+    message = f"Error calculating left join expression: `{format_expression(expression)}`."
     step_log, expressions = StepLog.of(query, step), Expressions(query, left, nested=False)
     bound = expressions.bind(expression)
     scope, evaluate, of, target = expressions.scope, expressions.of(bound), bound.type, right.schema.key[0].type

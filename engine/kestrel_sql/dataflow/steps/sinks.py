@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import StepLog
 from kestrel_sql.dataflow.graph import GraphQuery, SinkWrite
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Listed, Log, Rows
 from kestrel_sql.dataflow.steps.sources import clocks
-from kestrel_sql.dataflow.table_operators import at_stream_time
 from kestrel_sql.dataflow.timestamps import Timestamps
 from kestrel_sql.expressions.columns import Column
+from kestrel_sql.operators.tables.stream_time import StreamTime
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
 from kestrel_sql.types.own_scales import has_own_scales
@@ -34,7 +35,10 @@ def _sink(step: AnySink, query: GraphQuery, source: Relation) -> Relation:
     if step.timestamp_column is not None:
         if written.is_table:
             inputs = (written, *clocks(step.source, query))
-            written = query.stateful(at_stream_time(query, written), inputs, query.logger(step))
+            # Tombstones get the stream time of the task that read them (rules O17).
+            facts = replace(written, has_old=False, has_old_key=False, extra=())
+            operator = StreamTime(key_bytes=key_bytes(query, written))
+            written = query.stateful((operator, facts), inputs, query.logger(step))
         written = _timestamped(step, query, written, step.timestamp_column)
     if written.nulls_empty_keys:
         written = query.then(written, _with_nulls, written, "make empty keys NULL")

@@ -6,18 +6,23 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.internal_topics import crossed
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projection
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Log, Part, Rows
 from kestrel_sql.dataflow.steps.streams import kept_keys, listed_text, selected_text
-from kestrel_sql.dataflow.table_operators import with_old_rows
+from kestrel_sql.operators.tables.materialise import Materialise
 from kestrel_sql.plan.steps.tables import TableFilterV1, TableGroupByV1, TableGroupByV2, TableSelectKeyV1, TableSelectV1
 from kestrel_sql.sql.format.statements import format_expression
 
 
 def with_old(query: GraphQuery, source: Relation, logger: str) -> Relation:
     """Return the same table with its old rows, through a store unless it already has them."""
-    return source if source.has_old else query.stateful(with_old_rows(query, source), (source,), logger)
+    if source.has_old:
+        return source
+    rowtime = next((at for at, column in enumerate(source.schema.value) if column.name == "ROWTIME"), None)
+    operator = Materialise(key_bytes=key_bytes(query, source), rowtime=rowtime)
+    return query.stateful((operator, replace(source, has_old=True)), (source,), logger)
 
 
 def table_filter_v1(step: TableFilterV1, query: GraphQuery, source: Relation) -> Relation:

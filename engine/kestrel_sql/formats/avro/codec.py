@@ -15,7 +15,7 @@ from kestrel_sql.formats.avro.schema import parse_text, to_connect
 from kestrel_sql.formats.avro.unions import branch_name, branches_of, is_map_entry
 from kestrel_sql.formats.connect.codec import SchemaCodec, replacing_halves
 from kestrel_sql.formats.connect.schema import ConnectSchema
-from kestrel_sql.formats.serde import ConversionError
+from kestrel_sql.formats.serde import ConversionError, of_items, of_members
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN
 
 Convert = Callable[[Any], Any]
@@ -141,9 +141,9 @@ def _reader(schema: Any) -> Convert | None:
         case "array" if is_map_entry(schema["items"]):
             return _entries_reader(_reader(schema["items"]["fields"][1]["type"]))
         case "array":
-            return _items(_reader(schema["items"]))
+            return of_items(_reader(schema["items"]))
         case "map":
-            return _members(_reader(schema["values"]))
+            return of_members(_reader(schema["values"]))
         case "record":
             return _record([(field["name"], _reader(field["type"])) for field in schema["fields"]])
         case "bytes" | "fixed" if schema.get("logicalType") == "decimal":
@@ -162,9 +162,9 @@ def _writer(schema: Any) -> Convert | None:
         case "array" if is_map_entry(schema["items"]):
             return _entries_writer(_writer(schema["items"]["fields"][1]["type"]))
         case "array":
-            return _items(_writer(schema["items"]))
+            return of_items(_writer(schema["items"]))
         case "map":
-            return _members(_writer(schema["values"]))
+            return of_members(_writer(schema["values"]))
         case "record":
             return _record([(field["name"], _writer(field["type"])) for field in schema["fields"]])
         case "bytes" if schema.get("logicalType") == "decimal":
@@ -173,18 +173,6 @@ def _writer(schema: Any) -> Convert | None:
             return _decimal_writer(schema, int(schema["size"]))
         case _:
             return None
-
-
-def _items(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda items: [None if item is None else convert(item) for item in items]
-
-
-def _members(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda members: {key: None if item is None else convert(item) for key, item in members.items()}
 
 
 def _record(fields: list[tuple[str, Convert | None]]) -> Convert | None:

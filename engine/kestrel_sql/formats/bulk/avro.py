@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kestrel_sql.formats.avro import schema as avro_schema
 from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.codec import Numbers, require, text_of, valid_of, values_of
-from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
+from kestrel_sql.formats.bulk.writer_schemas import Reader, as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import ConnectSchema, Missing
 from kestrel_sql.formats.registered.framing import frame, sink_schema
 from kestrel_sql.formats.registered.languages import LANGUAGES
@@ -68,34 +68,21 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
     return framed_decoder(spec, "AVRO", lambda schema, _: _reader(spec, schema, types))
 
 
-def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> _Reader | None:
+def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> Reader | None:
     fields = _fields(schema.text, spec.schemas.imports_of(schema), spec.unwrapped)
-    if fields is None:
+    columns = spec.columns if spec.unwrapped else LANGUAGES["AVRO"].schema_columns(spec.columns)
+    if spec.unwrapped and fields is not None:
+        fields = [replace(fields[0], name=columns[0].name)]
+    positions = None if fields is None else find_fields(columns, fields)
+    if fields is None or positions is None:
         return None
-    names = (
-        [field.name for field in fields]
-        if spec.unwrapped
-        else [x.name for x in LANGUAGES["AVRO"].schema_columns(spec.columns)]
-    )
-    positions = find_fields(
-        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
-    )
-    return None if positions is None else _Reader(fields, positions, types)
 
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    fields: Sequence[_Field]
-    positions: dict[int, int]
-    types: Sequence[pa.DataType]
-
-    def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read every field of every record and return those that are columns."""
+    def read(data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
-        return as_columns(
-            len(data), self.types, [_nullable(cursor, field) for field in self.fields], self.positions, _cast_array
-        )
+        return as_columns(len(data), types, [_nullable(cursor, field) for field in fields], positions, _cast_array)
+
+    return read
 
 
 def _cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -111,13 +98,7 @@ def _nullable(cursor: n.Cursor, field: _Field) -> pa.Array:
     valid = branches == field.branch
     if valid.all():
         return read(cursor)
-    (rows,) = np.nonzero(valid)
-    part = cursor.of(rows)
-    array = read(part)
-    cursor.at[rows] = part.at
-    source_rows = np.zeros(len(valid), dtype=np.int32)
-    source_rows[rows] = np.arange(len(rows), dtype=np.int32)
-    return array.take(pa.array(source_rows, mask=~valid))
+    return n.read_some(cursor, valid, read)
 
 
 def _read_boolean(cursor: n.Cursor) -> pa.Array:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.json_read import ObjectReader
 from kestrel_sql.formats.bulk.json_write import row_encoder
-from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
+from kestrel_sql.formats.bulk.writer_schemas import Reader, as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import ConnectField, Kind, Missing
 from kestrel_sql.formats.json import schema as json_sr_schema
 from kestrel_sql.formats.registered.framing import frame, sink_schema
@@ -59,31 +59,22 @@ def _fields(spec: SerdeSpec, schema: RegisteredSchema) -> Sequence[ConnectField]
     return connect.fields if connect.kind is Kind.STRUCT and connect.fields and plain else None
 
 
-def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> _Reader | None:
+def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataType]) -> Reader | None:
     fields = _fields(spec, schema)
-    if fields is None:
+    positions = None if fields is None else find_fields(spec.columns, fields)
+    if fields is None or positions is None:
         return None
-    names = [column.name for column in spec.columns]
-    positions = find_fields(
-        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in fields]
-    )
-    return None if positions is None else _Reader(fields, positions, types)
+    kinds = [_KINDS[field.schema.kind] for field in fields]
+    columns = [Column(field.name, kind) for field, kind in zip(fields, kinds, strict=True)]
+    objects = ObjectReader(columns, [_TYPES[kind] for kind in kinds], exact=True)
 
-
-class _Reader:
-    def __init__(self, fields: Sequence[ConnectField], positions: dict[int, int], types: Sequence[pa.DataType]) -> None:
-        kinds = [_KINDS[field.schema.kind] for field in fields]
-        columns = [Column(field.name, kind) for field, kind in zip(fields, kinds, strict=True)]
-        self._objects = ObjectReader(columns, [_TYPES[kind] for kind in kinds], exact=True)
-        self._positions = positions
-        self._types = types
-
-    def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read the objects that follow the common header."""
+    def read(data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
         cursor = n.open_records(data)
         n.skip_header(cursor, header)
-        members = self._objects.decode(n.read_content(cursor, cursor.end - cursor.at))
-        return as_columns(len(data), self._types, members, self._positions, pc.cast)
+        members = objects.decode(n.read_content(cursor, cursor.end - cursor.at))
+        return as_columns(len(data), types, members, positions, pc.cast)
+
+    return read
 
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:

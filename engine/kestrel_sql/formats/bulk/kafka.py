@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,17 +16,19 @@ from kestrel_sql.types.sql_types import BIGINT, DOUBLE, INTEGER, STRING, SqlType
 _LAYOUTS: dict[SqlType, str] = {INTEGER: ">i4", BIGINT: ">i8", DOUBLE: ">f8"}
 
 
+def _layout(spec: SerdeSpec) -> np.dtype[Any] | None:
+    """The big-endian numbers of the only column; None if it has none, or there are several."""
+    layout = _LAYOUTS.get(spec.columns[0].type) if len(spec.columns) == 1 else None
+    return None if layout is None else np.dtype(layout)
+
+
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Return a decoder of one numeric or string column."""
-    sql_type = spec.columns[0].type
-    if len(spec.columns) != 1:
-        return None
-    if sql_type == STRING:
+    if [column.type for column in spec.columns] == [STRING]:
         return lambda data: [text_of(data)]
-    layout = _LAYOUTS.get(sql_type)
-    if layout is None:
+    big = _layout(spec)
+    if big is None:
         return None
-    big = np.dtype(layout)
 
     def decode(data: pa.BinaryArray) -> list[pa.Array]:
         content, bounds = buffers_of(data)
@@ -37,15 +40,11 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
 
 def encoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkEncoder | None:
     """Return an encoder of one numeric or string column."""
-    sql_type = spec.columns[0].type
-    if len(spec.columns) != 1:
-        return None
-    if sql_type == STRING:
+    if [column.type for column in spec.columns] == [STRING]:
         return lambda columns: pc.cast(columns[0], pa.binary())
-    layout = _LAYOUTS.get(sql_type)
-    if layout is None:
+    big = _layout(spec)
+    if big is None:
         return None
-    big = np.dtype(layout)
 
     def encode(columns: Sequence[pa.Array]) -> pa.BinaryArray:
         content = values_of(columns[0]).astype(big).view(np.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor as Fd
 
 from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.codec import Bytes, Numbers, require, text_of, valid_of, values_of
-from kestrel_sql.formats.bulk.writer_schemas import as_columns, find_fields, framed_decoder
+from kestrel_sql.formats.bulk.writer_schemas import Reader, as_columns, find_fields, framed_decoder
 from kestrel_sql.formats.connect.schema import Kind
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.protobuf import schema as proto_schema
@@ -37,7 +36,7 @@ def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None
 def bare_decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
     """Return a decoder of PROTOBUF_NOSR: messages of the schema generated from the columns."""
     reader = None if spec.unwrapped else _reader(spec, _generated_schema(spec), (0,), types)
-    return None if reader is None else lambda data: reader.read(data, b"")
+    return None if reader is None else lambda data: reader(data, b"")
 
 
 def _generated_schema(spec: SerdeSpec) -> RegisteredSchema:
@@ -49,21 +48,27 @@ def _generated_schema(spec: SerdeSpec) -> RegisteredSchema:
 
 def _reader(
     spec: SerdeSpec, schema: RegisteredSchema, selector: Selector, types: Sequence[pa.DataType]
-) -> _Reader | None:
+) -> Reader | None:
     loaded = proto_schema.load(schema.text, spec.schemas.imports_of(schema))
     message = loaded.at(selector)
     connect = proto_schema.to_connect(message, loaded)
     if connect.kind is not Kind.STRUCT or not all(_is_plain(field) for field in message.fields):
         return None
-    names = [column.name for column in spec.columns]
-    positions = find_fields(
-        names, [column.type for column in spec.columns], [(field.name, field.schema) for field in connect.fields]
-    )
+    positions = find_fields(spec.columns, connect.fields)
     if positions is None:
         return None
     sent = sorted(message.fields, key=lambda field: field.number)
     index_of = {field.name: at for at, field in enumerate(sent)}
-    return _Reader(sent, {at: index_of[connect.fields[position].name] for at, position in positions.items()}, types)
+    found = {at: index_of[connect.fields[position].name] for at, position in positions.items()}
+
+    def read(data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
+        cursor = n.open_records(data)
+        n.skip_header(cursor, header)
+        arrays = [_field(cursor, field) for field in sent]
+        require((cursor.at == cursor.end).all())
+        return as_columns(len(data), types, arrays, found, _cast_array)
+
+    return read
 
 
 def _is_plain(field: Fd) -> bool:
@@ -73,21 +78,6 @@ def _is_plain(field: Fd) -> bool:
     if field.message_type is not None:
         return bool(proto_schema.WELL_KNOWN.get(field.message_type.full_name) is Kind.TIMESTAMP)
     return field.type in _READERS
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    fields: Sequence[Fd]
-    positions: dict[int, int]
-    types: Sequence[pa.DataType]
-
-    def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Read every field of every record and return those that are columns."""
-        cursor = n.open_records(data)
-        n.skip_header(cursor, header)
-        arrays = [_field(cursor, field) for field in self.fields]
-        require((cursor.at == cursor.end).all())
-        return as_columns(len(data), self.types, arrays, self.positions, _cast_array)
 
 
 def _cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -102,18 +92,8 @@ def _tag(number: int, wire: int) -> bytes:
 def _field(cursor: n.Cursor, field: Fd) -> pa.Array:
     """Read a field that comes next in some records and is missing in the others."""
     wire, read = (_CONTENT, _read_timestamp) if field.message_type is not None else _READERS[field.type]
-    (rows,) = np.nonzero(_follows(cursor, _tag(field.number, wire)))
-    if len(rows) == len(cursor.at):
-        array = read(cursor)
-    else:
-        part = cursor.of(rows)
-        values = read(part)
-        cursor.at[rows] = part.at
-        missing = np.ones(len(cursor.at), dtype=bool)
-        missing[rows] = False
-        source_rows = np.zeros(len(cursor.at), dtype=np.int32)
-        source_rows[rows] = np.arange(len(rows), dtype=np.int32)
-        array = values.take(pa.array(source_rows, mask=missing))
+    follows = _follows(cursor, _tag(field.number, wire))
+    array = read(cursor) if follows.all() else n.read_some(cursor, follows, read)
     if field.type == Fd.TYPE_STRING:
         array = text_of(array)
     return array if field.has_presence or not array.null_count else array.fill_null(_default(array.type))

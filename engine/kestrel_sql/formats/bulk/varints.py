@@ -6,6 +6,7 @@ record.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +117,17 @@ def read_content(cursor: Cursor, lengths: npt.NDArray[np.int64]) -> pa.BinaryArr
         [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(cursor.content))],
     )
     return both.take(pa.array(np.arange(0, len(offsets), 2)))
+
+
+def read_some(cursor: Cursor, wanted: Numbers, read: Callable[[Cursor], pa.Array]) -> pa.Array:
+    """Read the next value of some records; NULL in the others, whose positions stay."""
+    (rows,) = np.nonzero(wanted)
+    part = cursor.of(rows)
+    values = read(part)
+    cursor.at[rows] = part.at
+    source_rows = np.zeros(len(wanted), dtype=np.int32)
+    source_rows[rows] = np.arange(len(rows), dtype=np.int32)
+    return values.take(pa.array(source_rows, mask=~wanted))
 
 
 def varint_pieces(value: npt.NDArray[np.uint64], prefix: Bytes, wanted: Numbers, otherwise: int) -> pa.BinaryArray:

@@ -17,18 +17,26 @@ from kestrel_sql.formats.registered.framing import resolve, split_frame
 from kestrel_sql.formats.registered.languages import LANGUAGES, Selector
 from kestrel_sql.formats.registry.memory import RegisteredSchema
 from kestrel_sql.formats.serde import BulkDecoder, SerdeSpec
-from kestrel_sql.types.sql_types import SqlType
+from kestrel_sql.types.schema import Column
 
 _MAX_SCHEMAS = 8
 """The maximal number of schemas in a batch for which one pass each pays off."""
 
 
-class Reader(Protocol):
-    """Reads records that were written with one schema."""
+Reader = Callable[[pa.BinaryArray, bytes], list[pa.Array]]
+"""Reads records that were written with one schema, which all start with some bytes, to an array per column."""
 
-    def read(self, data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
-        """Return an array per column of the records, which must all start with `header`."""
-        ...
+
+class NamedField(Protocol):
+    """A field of a schema."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def schema(self) -> ConnectSchema:
+        """Its Connect form."""
 
 
 def framed_decoder(
@@ -56,7 +64,7 @@ def framed_decoder(
         reader = readers[header]
         if reader is None:
             raise NotPlainError
-        return reader.read(data, header)
+        return reader(data, header)
 
     return _by_schema(decode)
 
@@ -83,22 +91,20 @@ def _by_schema(decode: BulkDecoder) -> BulkDecoder:
     return decode_all
 
 
-def find_fields(
-    names: Sequence[str], types: Sequence[SqlType], fields: Sequence[tuple[str, ConnectSchema]]
-) -> dict[int, int] | None:
+def find_fields(columns: Sequence[Column], fields: Sequence[NamedField]) -> dict[int, int] | None:
     """Return the index of the field for each column, by the column's index; None if a value needs a conversion.
 
     A field matches the column with its name, else the one with its name in upper case (rules F4).
     """
-    index = {column: at for at, column in enumerate(names)}
+    index = {column.name: at for at, column in enumerate(columns)}
     positions: dict[int, int] = {}
-    for position, (name, _) in enumerate(fields):
-        at = index.get(name, index.get(name.upper()))
+    for position, field in enumerate(fields):
+        at = index.get(field.name, index.get(field.name.upper()))
         if at is not None:
             positions[at] = position
     try:
         converted = any(
-            connect_read.converter(fields[position][1], types[at], "") for at, position in positions.items()
+            connect_read.converter(fields[position].schema, columns[at].type, "") for at, position in positions.items()
         )
     except connect_read.MismatchError:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from kestrel_sql.formats.connect.schema import FLOATS, INTEGERS, ConnectSchema, Kind
-from kestrel_sql.formats.serde import ConversionError, Row
+from kestrel_sql.formats.serde import ConversionError, Row, of_items
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.java.numbers import fit_decimal, java_double
 from kestrel_sql.types.schema import Column
@@ -72,7 +72,7 @@ def converter(schema: ConnectSchema, sql_type: SqlType, path: str) -> Convert | 
         case Decimal(precision, scale) if schema.kind is Kind.DECIMAL:
             return _decimal(precision, scale, path)
         case Array(item) if schema.kind is Kind.ARRAY:
-            return _items(converter(schema.only_item, item, f"{path}->ARRAY"))
+            return of_items(converter(schema.only_item, item, f"{path}->ARRAY"))
         case Map(_, value) if schema.kind is Kind.MAP:
             return _members(converter(schema.only_item, value, f"{path}->MAP->VALUE"), _map_key(schema))
         case Struct(fields) if schema.kind is Kind.STRUCT:
@@ -95,12 +95,6 @@ def _decimal(precision: int, scale: int, path: str) -> Convert:
             raise ConversionError(str(error), path.replace("->", ".")) from error
 
     return convert
-
-
-def _items(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda items: [None if item is None else convert(item) for item in items]
 
 
 def _members(convert: Convert | None, key_text: Convert | None) -> Convert:

@@ -14,7 +14,18 @@ from kestrel_sql.formats.serde import ConversionError, Decoder, Row, SerdeSpec, 
 from kestrel_sql.java import numbers
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import STRING, Array, Base, Decimal, Map, NamedType, Primitive, SqlType, Struct
+from kestrel_sql.types.sql_types import (
+    STRING,
+    Array,
+    Base,
+    Decimal,
+    Map,
+    NamedType,
+    Primitive,
+    SqlType,
+    Struct,
+    contains,
+)
 from kestrel_sql.types.time_units import DAY_MS
 
 Convert = Callable[[Any], Any]
@@ -304,6 +315,11 @@ def row_reader(columns: tuple[Column, ...], unwrapped: bool) -> Callable[[bytes]
     return read
 
 
+def has_decimal(sql_type: SqlType) -> bool:
+    """Return whether values of a type must be read with all digits of their numbers."""
+    return contains(sql_type, lambda part: isinstance(part, Decimal))
+
+
 def _bare(column: Column) -> Callable[[object], Row]:
     convert = converter(column.type)
     return lambda value: (None if value is None else convert(value),)
@@ -319,21 +335,6 @@ def _wrapped(columns: tuple[Column, ...]) -> Callable[[object], Row]:
         return read(value)
 
     return convert
-
-
-def has_decimal(sql_type: SqlType) -> bool:
-    """Return whether values of a type must be read with all digits of their numbers."""
-    match sql_type:
-        case Decimal():
-            return True
-        case Array(item):
-            return has_decimal(item)
-        case Map(_, value):
-            return has_decimal(value)
-        case Struct(fields):
-            return any(has_decimal(field.type) for field in fields)
-        case _:
-            return False
 
 
 def decoder(spec: SerdeSpec) -> Decoder:

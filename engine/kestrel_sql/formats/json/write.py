@@ -11,7 +11,7 @@ import orjson
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.json.text import write_fast
-from kestrel_sql.formats.serde import Encoder, Row, SerdeSpec, guard_encoder
+from kestrel_sql.formats.serde import Encoder, Row, SerdeSpec, guard_encoder, of_items, of_members
 from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BYTES, DOUBLE, STRING, Array, Decimal, Map, SqlType, Struct
@@ -42,11 +42,11 @@ def converter(sql_type: SqlType) -> Convert | None:
         case Decimal():
             return _decimal
         case Array(item):
-            return _items(converter(item))
+            return of_items(converter(item))
         case Map(key, value):
             if key != STRING:
                 raise FormatError("JSON only supports MAP types with STRING keys")
-            return _members(converter(value))
+            return of_members(converter(value))
         case Struct(fields):
             return _struct(tuple((field.name, converter(field.type)) for field in fields))
         case _ if sql_type == DOUBLE:
@@ -55,18 +55,6 @@ def converter(sql_type: SqlType) -> Convert | None:
             return _base64
         case _:
             return None
-
-
-def _items(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda items: [None if item is None else convert(item) for item in items]
-
-
-def _members(convert: Convert | None) -> Convert | None:
-    if convert is None:
-        return None
-    return lambda members: {key: None if item is None else convert(item) for key, item in members.items()}
 
 
 def _struct(fields: tuple[tuple[str, Convert | None], ...]) -> Convert:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from kestrel_sql.arrow.late import Late, later
-from kestrel_sql.formats.format import BOTH, REGISTERED, Columns, Format, parts_of, string_keys_only
+from kestrel_sql.formats.format import BOTH, REGISTERED, Columns, Format, string_keys_only
 from kestrel_sql.formats.registered import framing
 from kestrel_sql.formats.spelling import FRAMED
-from kestrel_sql.types.sql_types import Struct
+from kestrel_sql.types.sql_types import Struct, parts_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _check_keys = string_keys_only("Avro only supports MAPs with STRING keys")

@@ -30,20 +30,12 @@ def _fixed(layout: str, name: str) -> tuple[Callable[[bytes], object], Callable[
     return read, packer.pack
 
 
-def _read_text(data: bytes) -> str:
-    # Java's decoder replaces malformed input, so invalid UTF-8 is no error.
-    return decode_utf8(data)
-
-
-def _write_text(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
-
-
 PRIMITIVES: Mapping[SqlType, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     INTEGER: _fixed(">i", "Integer"),
     BIGINT: _fixed(">q", "Long"),
     DOUBLE: _fixed(">d", "Double"),
-    STRING: (_read_text, _write_text),
+    # As in Java, invalid UTF-8 is no error.
+    STRING: (decode_utf8, lambda text: text.encode("utf-8", "replace")),
     BYTES: (bytes, bytes),
 }
 
@@ -68,11 +60,8 @@ def decoder(spec: SerdeSpec) -> Decoder:
     if not spec.columns:
         return none.decoder(spec)
     read, _ = _functions(spec)
-
-    def decode(data: bytes) -> Row:
-        return (read(data),)
-
-    return guard_decoder(spec, f"Error deserializing KAFKA message from topic: {spec.topic}", decode)
+    message = f"Error deserializing KAFKA message from topic: {spec.topic}"
+    return guard_decoder(spec, message, lambda data: (read(data),))
 
 
 def encoder(spec: SerdeSpec) -> Encoder:

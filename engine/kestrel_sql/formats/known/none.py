@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from kestrel_sql.formats.format import Columns, Format, column_list
-from kestrel_sql.formats.serde import Decoder, Encoder, Row, SerdeSpec
+from kestrel_sql.formats.serde import Decoder, Encoder, SerdeSpec
 from kestrel_sql.formats.spelling import Spelling
 
 
 def decoder(spec: SerdeSpec) -> Decoder:
     """Return a decoder of anything to None."""
-
-    def decode(data: bytes | None) -> Row | None:
-        return None
-
-    return decode
+    return lambda data: None
 
 
 def encoder(spec: SerdeSpec) -> Encoder:
     """Return an encoder that always writes null bytes."""
-
-    def encode(row: Row | None) -> bytes | None:
-        return None
-
-    return encode
+    return lambda row: None
 
 
 def _check(columns: Columns) -> str | None:

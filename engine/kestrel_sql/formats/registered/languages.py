@@ -12,7 +12,7 @@ from kestrel_sql.formats.connect.codec import OpenCodec, SchemaCodec
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind
 from kestrel_sql.formats.json import registered as json_sr
 from kestrel_sql.formats.json import schema as json_sr_schema
-from kestrel_sql.formats.properties import UNWRAP_PRIMITIVES
+from kestrel_sql.formats.properties import FULL_NAME, NULLABLE, UNWRAP_PRIMITIVES
 from kestrel_sql.formats.protobuf import codec as protobuf
 from kestrel_sql.formats.protobuf import generate as proto_text
 from kestrel_sql.formats.protobuf import schema as proto_schema
@@ -26,7 +26,7 @@ Selector = tuple[int, ...]
 _MAX_INDEXES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaLanguage:
     """One schema language.
 
@@ -39,46 +39,22 @@ class SchemaLanguage:
     """
 
     format: SchemaFormat
-    find_definition: Callable[[str, Mapping[str, str], str | None], str | None]
     open_codec: OpenCodec
     open_at: Callable[[str, Mapping[str, str], Selector], SchemaCodec]
-    read_selector: Callable[[bytes], tuple[Selector, bytes]]
-    write_selector: Callable[[str, Mapping[str, str], str | None], bytes]
     generate_schema: Callable[[tuple[Column, ...], bool, FormatInfo], str]
-    schema_columns: Callable[[tuple[Column, ...]], tuple[Column, ...]]
-    is_unwrapped: Callable[[ConnectSchema, bool], bool]
-
-
-def _same_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    return columns
+    find_definition: Callable[[str, Mapping[str, str], str | None], str | None] = lambda text, imports, name: None
+    read_selector: Callable[[bytes], tuple[Selector, bytes]] = lambda body: ((), body)
+    write_selector: Callable[[str, Mapping[str, str], str | None], bytes] = lambda text, imports, name: b""
+    schema_columns: Callable[[tuple[Column, ...]], tuple[Column, ...]] = lambda columns: columns
+    is_unwrapped: Callable[[ConnectSchema, bool], bool] = lambda schema, configured: configured
 
 
 def _avro_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(replace(column, name=column.name.replace(".", "_")) for column in columns)
 
 
-def _no_selector(body: bytes) -> tuple[Selector, bytes]:
-    return (), body
-
-
-def _no_header(text: str, imports: Mapping[str, str], name: str | None) -> bytes:
-    return b""
-
-
-def _no_definition(text: str, imports: Mapping[str, str], name: str | None) -> str | None:
-    return None
-
-
 def _proto_definition(text: str, imports: Mapping[str, str], name: str | None) -> str | None:
     return name if name in proto_schema.load(text, imports).names else None
-
-
-def _as_configured(schema: ConnectSchema, configured: bool) -> bool:
-    return configured
-
-
-def _proto_unwrapped(schema: ConnectSchema, configured: bool) -> bool:
-    return schema.kind is not Kind.STRUCT
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -127,59 +103,33 @@ def _write_indexes(text: str, imports: Mapping[str, str], name: str | None) -> b
     return b"\x00" if index == 0 else write_varint(2) + write_varint(2 * index)
 
 
-def _avro_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
-    return avro_schema.schema_text(columns, unwrapped, info.property("fullSchemaName"))
-
-
-def _json_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
-    return json_sr_schema.schema_text(columns, unwrapped)
-
-
-def _proto_text(columns: tuple[Column, ...], unwrapped: bool, info: FormatInfo) -> str:
-    return proto_text.schema_text(columns, info.property("fullSchemaName"), info.property("nullableRepresentation"))
-
-
-def _avro_at(text: str, imports: Mapping[str, str], selector: Selector) -> SchemaCodec:
-    return avro.open_codec(text, imports, None)
-
-
-def _json_at(text: str, imports: Mapping[str, str], selector: Selector) -> SchemaCodec:
-    return json_sr.open_codec(text, imports, None)
-
-
 LANGUAGES: Mapping[str, SchemaLanguage] = {
     "AVRO": SchemaLanguage(
-        SchemaFormat.AVRO,
-        _no_definition,
-        avro.open_codec,
-        _avro_at,
-        _no_selector,
-        _no_header,
-        _avro_text,
-        _avro_columns,
-        _as_configured,
+        format=SchemaFormat.AVRO,
+        open_codec=avro.open_codec,
+        open_at=lambda text, imports, _: avro.open_codec(text, imports, None),
+        generate_schema=lambda columns, unwrapped, info: avro_schema.schema_text(
+            columns, unwrapped, info.property(FULL_NAME)
+        ),
+        schema_columns=_avro_columns,
     ),
     "JSON_SR": SchemaLanguage(
-        SchemaFormat.JSON,
-        _no_definition,
-        json_sr.open_codec,
-        _json_at,
-        _no_selector,
-        _no_header,
-        _json_text,
-        _same_columns,
-        _as_configured,
+        format=SchemaFormat.JSON,
+        open_codec=json_sr.open_codec,
+        open_at=lambda text, imports, _: json_sr.open_codec(text, imports, None),
+        generate_schema=lambda columns, unwrapped, _: json_sr_schema.schema_text(columns, unwrapped),
     ),
     "PROTOBUF": SchemaLanguage(
-        SchemaFormat.PROTOBUF,
-        _proto_definition,
-        protobuf.open_codec,
-        protobuf.open_at,
-        _read_indexes,
-        _write_indexes,
-        _proto_text,
-        _same_columns,
-        _proto_unwrapped,
+        format=SchemaFormat.PROTOBUF,
+        open_codec=protobuf.open_codec,
+        open_at=protobuf.open_at,
+        generate_schema=lambda columns, _, info: proto_text.schema_text(
+            columns, info.property(FULL_NAME), info.property(NULLABLE)
+        ),
+        find_definition=_proto_definition,
+        read_selector=_read_indexes,
+        write_selector=_write_indexes,
+        is_unwrapped=lambda schema, _: schema.kind is not Kind.STRUCT,
     ),
 }
 

@@ -234,27 +234,15 @@ class MissingRegistry(MemoryRegistry):
     """Stands for a schema registry where none is configured: what needs a schema is refused."""
 
     def latest(self, subject: str) -> RegisteredSchema | None:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
+        """Raise RegistryMissingError."""
         raise _missing(f"the schema of {subject}")
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
+        """Raise RegistryMissingError."""
         raise _missing(f"the schema with id {schema_id}")
 
     def register(self, subject: str, format: SchemaFormat, *_: object, **__: object) -> int:
-        """Refuse.
-
-        Raises:
-            RegistryMissingError: always.
-        """
+        """Raise RegistryMissingError."""
         raise _missing(f"the {format.value} schema of {subject}")
 
 

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
@@ -29,6 +29,8 @@ from kestrel_sql.formats.registry.memory import (
 )
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 REQUEST_SECONDS = 3.0
 """The time limit of one request in seconds; `timeout` in the configuration overrides it."""
@@ -108,6 +110,7 @@ class RemoteRegistry:
         self.name = _CREDENTIALS.sub("", url)
         self._unavailable_until = 0.0
         self._client: Any = self._open()
+        self._ids: dict[tuple[str, int], int] = {}
         _cache.setdefault(self.name, {})
 
     def __repr__(self) -> str:
@@ -121,6 +124,7 @@ class RemoteRegistry:
         self.name = _CREDENTIALS.sub("", self._url)
         self._unavailable_until = 0.0
         self._client = None
+        self._ids = {}
         _cache.setdefault(self.name, {}).update(state["cache"])
 
     def latest(self, subject: str) -> RegisteredSchema | None:
@@ -131,10 +135,6 @@ class RemoteRegistry:
             RegistryError: the registry rejected the request.
         """
         return self._version(subject, "latest")
-
-    def version(self, subject: str, number: int) -> RegisteredSchema | None:
-        """Request a version of `subject`; raises as `latest` does."""
-        return self._version(subject, number)
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
         """Return the schema with that id from the cache or the registry, or None; raises as `latest` does."""
@@ -218,7 +218,27 @@ class RemoteRegistry:
 
     def snapshot(self) -> RegistryView:
         """Return a view that requests what is not cached."""
-        return RegistryView(by_id=_Schemas(self), latest=_Latest(self), versions=_Versions(self))
+        return RegistryView(
+            by_id=_Asked(self.by_id, self.cached),
+            latest=_Asked(self._latest_id, self.subjects),
+            versions=_Asked(self._version_id, self._versions),
+        )
+
+    def _latest_id(self, subject: str) -> int | None:
+        schema = self.latest(subject)
+        return None if schema is None else schema.id
+
+    def _version_id(self, version: tuple[str, int]) -> int | None:
+        """The schema of a version never changes, so its id is kept."""
+        if version not in self._ids:
+            schema = self._version(*version)
+            if schema is None:
+                return None
+            self._ids[version] = schema.id
+        return self._ids[version]
+
+    def _versions(self) -> Iterable[tuple[str, int]]:
+        return self._ids
 
     def _version(self, subject: str, number: int | str) -> RegisteredSchema | None:
         def ask(client: Any) -> RegisteredSchema:
@@ -327,61 +347,20 @@ def _registered_schema(schema_id: Any, schema: Any) -> RegisteredSchema:
     return RegisteredSchema(schema_id, SchemaFormat(schema.schema_type or "AVRO"), schema.schema_str, references)
 
 
-class _Schemas(Mapping[int, RegisteredSchema]):
-    """Schemas by id; iteration covers cached schemas, a lookup requests others."""
+class _Asked(Mapping[K, V]):
+    """What the registry knows, by key; iteration covers what is known, a lookup requests the rest."""
 
-    def __init__(self, registry: RemoteRegistry) -> None:
-        self._registry = registry
+    def __init__(self, ask: Callable[[K], V | None], known: Callable[[], Iterable[K]]) -> None:
+        self._ask, self._known = ask, known
 
-    def __getitem__(self, schema_id: int) -> RegisteredSchema:
-        schema = self._registry.by_id(schema_id)
-        if schema is None:
-            raise KeyError(schema_id)
-        return schema
+    def __getitem__(self, key: K) -> V:
+        found = self._ask(key)
+        if found is None:
+            raise KeyError(key)
+        return found
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(list(self._registry.cached()))
-
-    def __len__(self) -> int:
-        return len(self._registry.cached())
-
-
-class _Latest(Mapping[str, int]):
-    """The latest schema id of each subject."""
-
-    def __init__(self, registry: RemoteRegistry) -> None:
-        self._registry = registry
-
-    def __getitem__(self, subject: str) -> int:
-        schema = self._registry.latest(subject)
-        if schema is None:
-            raise KeyError(subject)
-        return schema.id
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._registry.subjects())
+    def __iter__(self) -> Iterator[K]:
+        return iter([*self._known()])
 
     def __len__(self) -> int:
-        return len(self._registry.subjects())
-
-
-class _Versions(Mapping[tuple[str, int], int]):
-    """The schema ids of versions of subjects; a version never changes, so its id is cached."""
-
-    def __init__(self, registry: RemoteRegistry) -> None:
-        self._registry = registry
-        self._ids: dict[tuple[str, int], int] = {}
-
-    def __getitem__(self, version: tuple[str, int]) -> int:
-        if version not in self._ids:
-            schema = self._registry.version(*version)
-            if schema is None:
-                raise KeyError(version)
-            self._ids[version] = schema.id
-        return self._ids[version]
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(list(self._ids))
-
-    def __len__(self) -> int:
-        return len(self._ids)
+        return len([*self._known()])

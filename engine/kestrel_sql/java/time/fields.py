@@ -5,6 +5,7 @@ Years are those of the proleptic ISO calendar, dates are days since 1970-01-01, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,69 +17,49 @@ DAY_NANOS = 24 * HOUR_NANOS
 
 
 class Field(Enum):
-    """A field that a pattern can name, with Java's name; members up to OFFSET_SECONDS are in `ChronoField` order."""
+    """A field that a pattern can name: Java's name, and the least and the greatest value if one is checked.
 
-    NANO_OF_SECOND = "NanoOfSecond"
-    NANO_OF_DAY = "NanoOfDay"
-    MICRO_OF_SECOND = "MicroOfSecond"
-    MILLI_OF_SECOND = "MilliOfSecond"
-    MILLI_OF_DAY = "MilliOfDay"
-    SECOND_OF_MINUTE = "SecondOfMinute"
-    SECOND_OF_DAY = "SecondOfDay"
-    MINUTE_OF_HOUR = "MinuteOfHour"
-    HOUR_OF_AMPM = "HourOfAmPm"
-    CLOCK_HOUR_OF_AMPM = "ClockHourOfAmPm"
-    HOUR_OF_DAY = "HourOfDay"
-    CLOCK_HOUR_OF_DAY = "ClockHourOfDay"
-    AMPM_OF_DAY = "AmPmOfDay"
-    DAY_OF_WEEK = "DayOfWeek"
-    ALIGNED_DAY_OF_WEEK_IN_MONTH = "AlignedDayOfWeekInMonth"
-    DAY_OF_MONTH = "DayOfMonth"
-    DAY_OF_YEAR = "DayOfYear"
-    EPOCH_DAY = "EpochDay"
-    ALIGNED_WEEK_OF_MONTH = "AlignedWeekOfMonth"
-    MONTH_OF_YEAR = "MonthOfYear"
-    YEAR_OF_ERA = "YearOfEra"
-    YEAR = "Year"
-    ERA = "Era"
-    OFFSET_SECONDS = "OffsetSeconds"
-    QUARTER_OF_YEAR = "QuarterOfYear"
-    MODIFIED_JULIAN_DAY = "ModifiedJulianDay"
-    LOCAL_DAY_OF_WEEK = "DayOfWeek[WeekFields[SUNDAY,1]]"
-    WEEK_OF_MONTH = "WeekOfMonth[WeekFields[SUNDAY,1]]"
-    WEEK_OF_WEEK_BASED_YEAR = "WeekOfWeekBasedYear[WeekFields[SUNDAY,1]]"
-    WEEK_BASED_YEAR = "WeekBasedYear[WeekFields[SUNDAY,1]]"
+    Members up to OFFSET_SECONDS are in `ChronoField` order.
+    """
+
+    NANO_OF_SECOND = "NanoOfSecond", 0, SECOND_NANOS - 1
+    NANO_OF_DAY = "NanoOfDay", 0, DAY_NANOS - 1
+    MICRO_OF_SECOND = "MicroOfSecond", 0, 999_999
+    MILLI_OF_SECOND = "MilliOfSecond", 0, 999
+    MILLI_OF_DAY = "MilliOfDay", 0, 86_399_999
+    SECOND_OF_MINUTE = "SecondOfMinute", 0, 59
+    SECOND_OF_DAY = "SecondOfDay", 0, 86_399
+    MINUTE_OF_HOUR = "MinuteOfHour", 0, 59
+    HOUR_OF_AMPM = "HourOfAmPm", 0, 11
+    CLOCK_HOUR_OF_AMPM = "ClockHourOfAmPm", 1, 12
+    HOUR_OF_DAY = "HourOfDay", 0, 23
+    CLOCK_HOUR_OF_DAY = "ClockHourOfDay", 1, 24
+    AMPM_OF_DAY = "AmPmOfDay", 0, 1
+    DAY_OF_WEEK = "DayOfWeek", 1, 7
+    ALIGNED_DAY_OF_WEEK_IN_MONTH = "AlignedDayOfWeekInMonth", 1, 7
+    DAY_OF_MONTH = "DayOfMonth", 1, 31
+    DAY_OF_YEAR = "DayOfYear", 1, 366
+    EPOCH_DAY = ("EpochDay",)
+    ALIGNED_WEEK_OF_MONTH = "AlignedWeekOfMonth", 1, 5
+    MONTH_OF_YEAR = "MonthOfYear", 1, 12
+    YEAR_OF_ERA = "YearOfEra", 1, 1_000_000_000
+    YEAR = "Year", -999_999_999, 999_999_999
+    ERA = "Era", 0, 1
+    OFFSET_SECONDS = "OffsetSeconds", -64_800, 64_800
+    QUARTER_OF_YEAR = ("QuarterOfYear",)
+    MODIFIED_JULIAN_DAY = ("ModifiedJulianDay",)
+    LOCAL_DAY_OF_WEEK = "DayOfWeek[WeekFields[SUNDAY,1]]", 1, 7
+    WEEK_OF_MONTH = ("WeekOfMonth[WeekFields[SUNDAY,1]]",)
+    WEEK_OF_WEEK_BASED_YEAR = ("WeekOfWeekBasedYear[WeekFields[SUNDAY,1]]",)
+    WEEK_BASED_YEAR = ("WeekBasedYear[WeekFields[SUNDAY,1]]",)
+
+    def __init__(self, title: str, least: int = 0, most: int = 0) -> None:
+        self.title, self.least, self.most = title, least, most
 
     def __hash__(self) -> int:
         return id(self)
 
 
-RANGES: dict[Field, tuple[int, int]] = {
-    Field.NANO_OF_SECOND: (0, SECOND_NANOS - 1),
-    Field.NANO_OF_DAY: (0, DAY_NANOS - 1),
-    Field.MICRO_OF_SECOND: (0, 999_999),
-    Field.MILLI_OF_SECOND: (0, 999),
-    Field.MILLI_OF_DAY: (0, 86_399_999),
-    Field.SECOND_OF_MINUTE: (0, 59),
-    Field.SECOND_OF_DAY: (0, 86_399),
-    Field.MINUTE_OF_HOUR: (0, 59),
-    Field.HOUR_OF_AMPM: (0, 11),
-    Field.CLOCK_HOUR_OF_AMPM: (1, 12),
-    Field.HOUR_OF_DAY: (0, 23),
-    Field.CLOCK_HOUR_OF_DAY: (1, 24),
-    Field.AMPM_OF_DAY: (0, 1),
-    Field.DAY_OF_WEEK: (1, 7),
-    Field.ALIGNED_DAY_OF_WEEK_IN_MONTH: (1, 7),
-    Field.DAY_OF_MONTH: (1, 31),
-    Field.DAY_OF_YEAR: (1, 366),
-    Field.ALIGNED_WEEK_OF_MONTH: (1, 5),
-    Field.MONTH_OF_YEAR: (1, 12),
-    Field.YEAR_OF_ERA: (1, 1_000_000_000),
-    Field.YEAR: (-999_999_999, 999_999_999),
-    Field.ERA: (0, 1),
-    Field.OFFSET_SECONDS: (-64_800, 64_800),
-    Field.LOCAL_DAY_OF_WEEK: (1, 7),
-}
 TIME_FIELDS = tuple(Field)[: tuple(Field).index(Field.DAY_OF_WEEK)]
 DATE_FIELDS = tuple(Field)[tuple(Field).index(Field.DAY_OF_WEEK) : tuple(Field).index(Field.OFFSET_SECONDS)]
 
@@ -89,9 +70,8 @@ def checked(field: Field, value: int) -> int:
     Raises:
         ValueError: the value is out of range.
     """
-    low, high = RANGES[field]
-    if not low <= value <= high:
-        raise ValueError(f"Invalid value for {field.value} (valid values {low} - {high}): {value}")
+    if not field.least <= value <= field.most:
+        raise ValueError(f"Invalid value for {field.title} (valid values {field.least} - {field.most}): {value}")
     return value
 
 
@@ -136,98 +116,59 @@ def week_year_start(year: int) -> int:
     return first - day_of_week(first) % 7
 
 
+def _week_year(days: int, year: int) -> int:
+    """Return the year of the week of a date, which is in `year`."""
+    return year + 1 if days >= week_year_start(year + 1) else year
+
+
+_OF_DATE: Mapping[Field, Callable[[int, int, int, int], int]] = {
+    Field.YEAR: lambda days, year, month, day: year,
+    Field.MONTH_OF_YEAR: lambda days, year, month, day: month,
+    Field.DAY_OF_MONTH: lambda days, year, month, day: day,
+    Field.YEAR_OF_ERA: lambda days, year, month, day: year if year >= 1 else 1 - year,
+    Field.ERA: lambda days, year, month, day: int(year >= 1),
+    Field.DAY_OF_YEAR: lambda days, year, month, day: days - to_days(year, 1, 1) + 1,
+    Field.DAY_OF_WEEK: lambda days, year, month, day: day_of_week(days),
+    Field.QUARTER_OF_YEAR: lambda days, year, month, day: (month + 2) // 3,
+    Field.ALIGNED_DAY_OF_WEEK_IN_MONTH: lambda days, year, month, day: (day - 1) % 7 + 1,
+    Field.ALIGNED_WEEK_OF_MONTH: lambda days, year, month, day: (day - 1) // 7 + 1,
+    Field.EPOCH_DAY: lambda days, year, month, day: days,
+    Field.MODIFIED_JULIAN_DAY: lambda days, year, month, day: days + 40_587,
+    Field.LOCAL_DAY_OF_WEEK: lambda days, year, month, day: day_of_week(days) % 7 + 1,
+    Field.WEEK_OF_MONTH: lambda days, year, month, day: (day - 1 + (day_of_week(days) - day + 1) % 7) // 7 + 1,
+    Field.WEEK_OF_WEEK_BASED_YEAR: lambda days, year, month, day: (
+        (days - week_year_start(_week_year(days, year))) // 7 + 1
+    ),
+    Field.WEEK_BASED_YEAR: lambda days, year, month, day: _week_year(days, year),
+}
+
+_OF_TIME: Mapping[Field, Callable[[int], int]] = {
+    Field.HOUR_OF_DAY: lambda nanos: nanos // HOUR_NANOS,
+    Field.MINUTE_OF_HOUR: lambda nanos: nanos // (60 * SECOND_NANOS) % 60,
+    Field.SECOND_OF_MINUTE: lambda nanos: nanos // SECOND_NANOS % 60,
+    Field.NANO_OF_SECOND: lambda nanos: nanos % SECOND_NANOS,
+    Field.AMPM_OF_DAY: lambda nanos: nanos // HOUR_NANOS // 12,
+    Field.HOUR_OF_AMPM: lambda nanos: nanos // HOUR_NANOS % 12,
+    Field.CLOCK_HOUR_OF_AMPM: lambda nanos: nanos // HOUR_NANOS % 12 or 12,
+    Field.CLOCK_HOUR_OF_DAY: lambda nanos: nanos // HOUR_NANOS or 24,
+    Field.MILLI_OF_DAY: lambda nanos: nanos // 1_000_000,
+    Field.NANO_OF_DAY: lambda nanos: nanos,
+    Field.SECOND_OF_DAY: lambda nanos: nanos // SECOND_NANOS,
+    Field.MILLI_OF_SECOND: lambda nanos: nanos % SECOND_NANOS // 1_000_000,
+    Field.MICRO_OF_SECOND: lambda nanos: nanos % SECOND_NANOS // 1_000,
+}
+
+
 def date_value(field: Field, days: int) -> int | None:
     """Return the value of a field of a date, or None if a date does not have the field."""
-    year, month, day = to_civil(days)
-    match field:
-        case Field.YEAR:
-            return year
-        case Field.MONTH_OF_YEAR:
-            return month
-        case Field.DAY_OF_MONTH:
-            return day
-        case _:
-            return _derived_date_value(field, days, year, month, day)
-
-
-def _derived_date_value(field: Field, days: int, year: int, month: int, day: int) -> int | None:
-    weekday = day_of_week(days)
-    match field:
-        case Field.YEAR_OF_ERA:
-            return year if year >= 1 else 1 - year
-        case Field.ERA:
-            return int(year >= 1)
-        case Field.DAY_OF_YEAR:
-            return days - to_days(year, 1, 1) + 1
-        case Field.DAY_OF_WEEK:
-            return weekday
-        case Field.QUARTER_OF_YEAR:
-            return (month + 2) // 3
-        case Field.ALIGNED_DAY_OF_WEEK_IN_MONTH:
-            return (day - 1) % 7 + 1
-        case Field.ALIGNED_WEEK_OF_MONTH:
-            return (day - 1) // 7 + 1
-        case Field.EPOCH_DAY:
-            return days
-        case Field.MODIFIED_JULIAN_DAY:
-            return days + 40_587
-        case _:
-            return _week_value(field, days, year, day, weekday)
-
-
-def _week_value(field: Field, days: int, year: int, day: int, weekday: int) -> int | None:
-    week_year = year + 1 if days >= week_year_start(year + 1) else year
-    match field:
-        case Field.LOCAL_DAY_OF_WEEK:
-            return weekday % 7 + 1
-        case Field.WEEK_OF_MONTH:
-            return (day - 1 + (weekday - day + 1) % 7) // 7 + 1
-        case Field.WEEK_OF_WEEK_BASED_YEAR:
-            return (days - week_year_start(week_year)) // 7 + 1
-        case Field.WEEK_BASED_YEAR:
-            return week_year
-        case _:
-            return None
+    value = _OF_DATE.get(field)
+    return None if value is None else value(days, *to_civil(days))
 
 
 def time_value(field: Field, nanos: int) -> int | None:
     """Return the value of a field of a time of day, or None if a time does not have the field."""
-    hour = nanos // HOUR_NANOS
-    match field:
-        case Field.HOUR_OF_DAY:
-            return hour
-        case Field.MINUTE_OF_HOUR:
-            return nanos // (60 * SECOND_NANOS) % 60
-        case Field.SECOND_OF_MINUTE:
-            return nanos // SECOND_NANOS % 60
-        case Field.NANO_OF_SECOND:
-            return nanos % SECOND_NANOS
-        case Field.AMPM_OF_DAY:
-            return hour // 12
-        case Field.HOUR_OF_AMPM:
-            return hour % 12
-        case Field.CLOCK_HOUR_OF_AMPM:
-            return hour % 12 or 12
-        case Field.CLOCK_HOUR_OF_DAY:
-            return hour or 24
-        case _:
-            return _derived_time_value(field, nanos)
-
-
-def _derived_time_value(field: Field, nanos: int) -> int | None:
-    match field:
-        case Field.MILLI_OF_DAY:
-            return nanos // 1_000_000
-        case Field.NANO_OF_DAY:
-            return nanos
-        case Field.SECOND_OF_DAY:
-            return nanos // SECOND_NANOS
-        case Field.MILLI_OF_SECOND:
-            return nanos % SECOND_NANOS // 1_000_000
-        case Field.MICRO_OF_SECOND:
-            return nanos % SECOND_NANOS // 1_000
-        case _:
-            return None
+    value = _OF_TIME.get(field)
+    return None if value is None else value(nanos)
 
 
 @dataclass(frozen=True, slots=True)

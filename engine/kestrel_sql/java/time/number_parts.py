@@ -63,13 +63,13 @@ class Number:
         digits = str(abs(value))
         if len(digits) > self.max_digits:
             raise ValueError(
-                f"Field {self.field.value} cannot be printed: "
+                f"Field {self.field.title} cannot be printed: "
                 f"{value} exceeds the maximum print width of {self.max_digits}"
             )
         padded = digits.zfill(self.min_digits)
         if value < 0:
             if self.sign is Sign.NOT_NEGATIVE:
-                raise ValueError(f"Field {self.field.value} cannot be printed: {value} is negative")
+                raise ValueError(f"Field {self.field.title} cannot be printed: {value} is negative")
             return "-" + padded
         return "+" + padded if self.sign is Sign.EXCEEDS_PAD and len(digits) > self.min_digits else padded
 

@@ -26,6 +26,8 @@ from kestrel_sql.java.time.zones import Zone, fixed_zone
 
 Fields = dict[Field, int]
 
+_CLOCK = (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
+
 
 @dataclass(slots=True)
 class Resolved:
@@ -69,7 +71,7 @@ def resolve(state: ParseState) -> Resolved:
 
 def _put(fields: Fields, field: Field, value: int) -> None:
     if fields.setdefault(field, value) != value:
-        raise ValueError(f"Conflict found: {field.value} {fields[field]} differs from {field.value} {value}")
+        raise ValueError(f"Conflict found: {field.title} {fields[field]} differs from {field.title} {value}")
 
 
 def _date(fields: Fields) -> int | None:
@@ -163,14 +165,12 @@ def _time(fields: Fields) -> tuple[int | None, int]:
     """Return the time of day (ns), and 1 as the number of days to add if it was 24:00."""
     _merge_millis(fields)
     _middle_of_half_day(fields)
-    given = [
-        fields.get(f) for f in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
-    ]
+    given = [fields.get(field) for field in _CLOCK]
     known = [value is not None for value in given]
     if not known[0] or (not known[1] and (known[2] or known[3])) or (known[1] and not known[2] and known[3]):
         return None, 0
     hour, minute, second, nano = (value or 0 for value in given)
-    for field in (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND):
+    for field in _CLOCK:
         fields.pop(field, None)
     if (hour, minute, second, nano) == (24, 0, 0, 0):
         return 0, 1
@@ -182,8 +182,7 @@ def _time(fields: Fields) -> tuple[int | None, int]:
 
 def _middle_of_half_day(fields: Fields) -> None:
     """Take the middle of the half day, 6:00 or 18:00, if AM or PM is all that is known of the time."""
-    others = (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
-    if Field.AMPM_OF_DAY in fields and not any(other in fields for other in others):
+    if Field.AMPM_OF_DAY in fields and not any(other in fields for other in _CLOCK):
         fields[Field.HOUR_OF_DAY] = checked(Field.AMPM_OF_DAY, fields.pop(Field.AMPM_OF_DAY)) * 12 + 6
 
 
@@ -202,4 +201,4 @@ def _cross_check(fields: Fields, days: int | None, nanos: int | None) -> None:
         if actual is None:
             continue
         if actual != fields.pop(field):
-            raise ValueError(f"Conflict found: Field {field.value} {actual} differs from what the text says")
+            raise ValueError(f"Conflict found: Field {field.title} {actual} differs from what the text says")

@@ -107,7 +107,7 @@ def parse_time(text: str, pattern: str) -> int:
     resolved = resolve(compile_pattern(pattern).read(text, root=False))
     for field in DATE_FIELDS:
         if resolved.has(field):
-            raise ValueError(f"Time format contains date field: {field.value}")
+            raise ValueError(f"Time format contains date field: {field.title}")
     if resolved.nanos is None:
         raise ValueError(f"Text '{text[:100]}' could not be parsed: Unable to obtain LocalTime")
     return resolved.nanos // _MILLI_NANOS

@@ -16,8 +16,8 @@ from kestrel_sql.operators.state_codec import homes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAggregate:
-    """Add each row to the group of its key; each row gives one output (rules O7)."""
+class _Groups:
+    """An aggregate whose state has a group for each key."""
 
     scope: ClassVar[Scope] = Scope.KEY
     parts: ClassVar[Sequence[int]] = (0,)
@@ -27,6 +27,17 @@ class StreamAggregate:
     calls: Calls
     with_old: bool = True
     """Whether a later step reads the replaced results."""
+
+    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
+        """Yield the result of each group."""
+        for key, group in state.get("groups", {}).items():
+            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
+
+
+class StreamAggregate(_Groups):
+    """Add each row to the group of its key; each row gives one output (rules O7)."""
+
+    __slots__ = ()
 
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Emit the group's new result for each row; `old` of the first is the initial aggregate (rules O4)."""
@@ -43,24 +54,11 @@ class StreamAggregate:
         results = folding.results(at, folding.times, range(len(at)), folding.previous() if self.with_old else None)
         yield from folding.checked(results)
 
-    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
-        """Yield the result of each group."""
-        for key, group in state.get("groups", {}).items():
-            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableAggregate:
+class TableAggregate(_Groups):
     """Undo the old row of a change in its group and add the new row to its group (rules O10)."""
 
-    scope: ClassVar[Scope] = Scope.KEY
-    parts: ClassVar[Sequence[int]] = (0,)
-
-    key_bytes: KeyBytes
-    columns: Columns
-    calls: Calls
-    with_old: bool = True
-    """Whether a later step reads the replaced results."""
+    __slots__ = ()
 
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Emit one output per changed group: the group that the row leaves, then the group that it enters.
@@ -91,11 +89,6 @@ class TableAggregate:
         results = folding.results(causes, times, now, folding.previous(now) if self.with_old else None)
         results.keys = results.values[0] if kept is None else keys
         yield from folding.checked(results)
-
-    def entries(self, state: State, windowed: Sequence[bool]) -> Iterator[StateEntry]:
-        """Yield the result of each group."""
-        for key, group in state.get("groups", {}).items():
-            yield StateEntry(part="groups", key=key, value=result(group, self.calls), timestamp=group[TIMESTAMP])
 
 
 def _steps(rows: Batch, slots: Sequence[int], null: int | None) -> tuple[list[int], list[int], list[bool]]:

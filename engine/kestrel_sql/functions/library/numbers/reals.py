@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kestrel_sql.arrow import late
 from kestrel_sql.arrow.late import ArrowArray, later
-from kestrel_sql.functions.declaration import Nulls, scalar
+from kestrel_sql.functions.declaration import ColumnBody, Nulls, Scalar, scalar
 from kestrel_sql.java import fdlibm
 from kestrel_sql.java.letters import lower
 from kestrel_sql.java.numbers import JAVA_BLANKS
@@ -29,92 +29,67 @@ def _of_each_type(*parameters: str) -> tuple[str, ...]:
 _REAL = _of_each_type("value")
 
 
-def _real(function: Callable[..., float], *values: float) -> float:
-    """Apply a function as Java does: out of its domain is NaN, and a result that is too large is infinite."""
-    try:
-        return function(*map(float, values))
-    except OverflowError:
-        return math.copysign(math.inf, float(values[0]))
-    except (ValueError, ZeroDivisionError):
-        return math.nan
+def _real(compute: Callable[[float], float], does: str, example: str, columns: ColumnBody | None = None) -> Scalar:
+    """Declare a function of one number: out of its domain is NaN, and a result that is too large is infinite."""
+
+    def body(value: float) -> float:
+        try:
+            return compute(float(value))
+        except OverflowError:
+            return math.copysign(math.inf, value)
+        except ValueError:
+            return math.nan
+
+    body.__name__, body.__doc__ = example.partition("(")[0].lower(), f"{does}\n\nExample: {example}"
+    return scalar(*_REAL, display_name=body.__name__, columns=columns)(body)
 
 
-@scalar(*_REAL, display_name="acos")
-def acos(value: float) -> float:
-    """Return the angle in radians whose cosine is `value`.
-
-    Example: ACOS(1) -> 0E0
-    """
-    return _real(fdlibm.acos, value)
-
-
-@scalar(*_REAL, display_name="asin")
-def asin(value: float) -> float:
-    """Return the angle in radians whose sine is `value`.
-
-    Example: ASIN(0) -> 0E0
-    """
-    return _real(fdlibm.asin, value)
-
-
-@scalar(*_REAL, display_name="atan")
-def atan(value: float) -> float:
-    """Return the angle in radians whose tangent is `value`.
-
-    Example: ATAN(0) -> 0E0
-    """
-    return _real(fdlibm.atan, value)
-
-
-@scalar(*_REAL, display_name="cbrt")
-def cbrt(value: float) -> float:
-    """Return the cube root.
-
-    Example: CBRT(27) -> 3E0
-    """
-    return _real(fdlibm.cbrt, value)
-
-
-@scalar(*_REAL, display_name="cos", columns=later(late.pc, "cos"))
-def cos(value: float) -> float:
-    """Return the cosine of an angle in radians.
-
-    Example: COS(0) -> 1E0
-    """
-    return math.cos(value) if math.isfinite(value) else math.nan
-
-
-@scalar(*_REAL, display_name="cosh")
-def cosh(value: float) -> float:
-    """Return the hyperbolic cosine.
-
-    Example: COSH(0) -> 1E0
-    """
-    return _real(fdlibm.cosh, value)
-
-
-@scalar(*_REAL, display_name="cot")
-def cot(value: float) -> float:
-    """Return the cotangent of an angle in radians; Infinity for 0.
-
-    Example: COT(1.0E0) -> 0.6420926159343306E0
-    """
-    tangent = math.tan(value) if math.isfinite(value) else math.nan
+def _cotangent(value: float) -> float:
+    tangent = math.tan(value)
     return 1 / tangent if tangent else math.copysign(math.inf, tangent)
 
 
-@scalar(*_REAL, display_name="degrees")
-def degrees(value: float) -> float:
-    """Convert an angle from radians to degrees.
-
-    Example: DEGREES(0) -> 0E0
-    """
-    return _real(math.degrees, value)
+def _natural_log(value: float) -> float:
+    if value > 0:
+        return math.log(float(value))
+    return -math.inf if value == 0 else math.nan
 
 
 def _exp_columns(array: ArrowArray) -> ArrowArray | None:
     kernel = getattr(late.pc, "exp", None)  # Arrow 18 has none.
     return None if kernel is None else kernel(array)
+
+
+acos = _real(fdlibm.acos, "Return the angle in radians whose cosine is `value`.", "ACOS(1) -> 0E0")
+asin = _real(fdlibm.asin, "Return the angle in radians whose sine is `value`.", "ASIN(0) -> 0E0")
+atan = _real(fdlibm.atan, "Return the angle in radians whose tangent is `value`.", "ATAN(0) -> 0E0")
+cbrt = _real(fdlibm.cbrt, "Return the cube root.", "CBRT(27) -> 3E0")
+cos = _real(math.cos, "Return the cosine of an angle in radians.", "COS(0) -> 1E0", later(late.pc, "cos"))
+cosh = _real(fdlibm.cosh, "Return the hyperbolic cosine.", "COSH(0) -> 1E0")
+cot = _real(
+    _cotangent,
+    "Return the cotangent of an angle in radians; Infinity for 0.",
+    "COT(1.0E0) -> 0.6420926159343306E0",
+)
+degrees = _real(math.degrees, "Convert an angle from radians to degrees.", "DEGREES(0) -> 0E0")
+radians = _real(math.radians, "Convert an angle from degrees to radians.", "RADIANS(180) -> 3.141592653589793E0")
+sin = _real(math.sin, "Return the sine of an angle in radians.", "SIN(0) -> 0E0", later(late.pc, "sin"))
+sinh = _real(fdlibm.sinh, "Return the hyperbolic sine.", "SINH(0) -> 0E0")
+sqrt = _real(math.sqrt, "Return the square root; NaN for negative values.", "SQRT(16) -> 4E0", later(late.pc, "sqrt"))
+tan = _real(math.tan, "Return the tangent of an angle in radians.", "TAN(0) -> 0E0", later(late.pc, "tan"))
+tanh = _real(fdlibm.tanh, "Return the hyperbolic tangent.", "TANH(0) -> 0E0")
+ln = _real(
+    _natural_log,
+    "Return the natural logarithm; -Infinity for 0, NaN for negative values.",
+    "LN(1) -> 0E0",
+    later(late.pc, "ln"),
+)
+log = _real(
+    _natural_log,
+    "Return the natural logarithm (ksqlDB's manual says base 10, but ksqlDB computes this).",
+    "LOG(1) -> 0E0",
+    later(late.pc, "ln"),
+)
 
 
 @scalar(*_of_each_type("exponent"), display_name="exp", columns=_exp_columns)
@@ -127,84 +102,6 @@ def exp_(value: float) -> float:
         return math.exp(value)
     except OverflowError:
         return math.inf
-
-
-@scalar(*_REAL, display_name="radians")
-def radians(value: float) -> float:
-    """Convert an angle from degrees to radians.
-
-    Example: RADIANS(180) -> 3.141592653589793E0
-    """
-    return _real(math.radians, value)
-
-
-@scalar(*_REAL, display_name="sin", columns=later(late.pc, "sin"))
-def sin(value: float) -> float:
-    """Return the sine of an angle in radians.
-
-    Example: SIN(0) -> 0E0
-    """
-    return math.sin(value) if math.isfinite(value) else math.nan
-
-
-@scalar(*_REAL, display_name="sinh")
-def sinh(value: float) -> float:
-    """Return the hyperbolic sine.
-
-    Example: SINH(0) -> 0E0
-    """
-    return _real(fdlibm.sinh, value)
-
-
-@scalar(*_REAL, display_name="sqrt", columns=later(late.pc, "sqrt"))
-def sqrt(value: float) -> float:
-    """Return the square root; NaN for negative values.
-
-    Example: SQRT(16) -> 4E0
-    """
-    return _real(math.sqrt, value)
-
-
-@scalar(*_REAL, display_name="tan", columns=later(late.pc, "tan"))
-def tan(value: float) -> float:
-    """Return the tangent of an angle in radians.
-
-    Example: TAN(0) -> 0E0
-    """
-    return math.tan(value) if math.isfinite(value) else math.nan
-
-
-@scalar(*_REAL, display_name="tanh")
-def tanh(value: float) -> float:
-    """Return the hyperbolic tangent.
-
-    Example: TANH(0) -> 0E0
-    """
-    return _real(fdlibm.tanh, value)
-
-
-def _natural_log(value: float) -> float:
-    if value > 0:
-        return math.log(float(value))
-    return -math.inf if value == 0 else math.nan
-
-
-@scalar(*_REAL, display_name="ln", columns=later(late.pc, "ln"))
-def ln(value: float) -> float:
-    """Return the natural logarithm; -Infinity for 0, NaN for negative values.
-
-    Example: LN(1) -> 0E0
-    """
-    return _natural_log(value)
-
-
-@scalar(*_REAL, display_name="log", columns=later(late.pc, "ln"))
-def log(value: float) -> float:
-    """Return the natural logarithm (ksqlDB's manual says base 10, but ksqlDB computes this).
-
-    Example: LOG(1) -> 0E0
-    """
-    return _natural_log(value)
 
 
 @scalar(*_of_each_type("base", "value"), name="LOG", display_name="log")
@@ -248,7 +145,7 @@ def atan2(y: float, x: float) -> float:
 
     Example: ATAN2(0, 1) -> 0E0
     """
-    return _real(fdlibm.atan2, y, x)
+    return fdlibm.atan2(float(y), float(x))
 
 
 @scalar("() -> DOUBLE", display_name="pi")

@@ -278,64 +278,44 @@ def trunc_decimal_places(types: CallTypes, value: decimal.Decimal, places: int) 
     return _at_scale(_scaled(value, places, decimal.ROUND_DOWN), types.returns)
 
 
-_COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP")
-_COMPARABLE = tuple(f"(val {name}, vals {name}...) -> {name}" for name in _COMPARED)
-_DECIMALS = "(val DECIMAL(p,s), vals DECIMAL(p,s)...) -> DECIMAL"
+_COMPARED = ("INT", "BIGINT", "DOUBLE", "STRING", "DATE", "TIME", "TIMESTAMP", "BYTES")
+_COMPARABLE = (
+    *(f"(val {name}, vals {name}...) -> {name}" for name in _COMPARED),
+    "(val DECIMAL(p,s), vals DECIMAL(p,s)...) -> DECIMAL",
+)
+
+
+def _common(arguments: tuple[SqlType | None, ...]) -> SqlType:
+    """Return the type of arguments of one type, and of DECIMALs the one that holds all."""
+    present = [argument for argument in arguments if argument is not None]
+    return _widest(arguments) if isinstance(present[0], Decimal) else present[0]
 
 
 def _extreme(choose: Callable[..., T | None], values: Sequence[T | None]) -> T | None:
     return choose((value for value in values if value is not None), key=sort_key, default=None)
 
 
-@scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="greatest")
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, returns=_common, display_name="greatest")
 def greatest(*values: T | None) -> T | None:
-    """Return the largest argument that is not NULL.
-
-    Example: GREATEST(1, NULL, 3) -> 3
-    """
-    return _extreme(max, values)
-
-
-@scalar(_DECIMALS, name="GREATEST", nulls=Nulls.BODY, returns=_widest, display_name="greatest")
-def greatest_decimal(*values: Decimal | None) -> Decimal | None:
-    """Return the largest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
-
-    Example: GREATEST(1.5, 0.25) -> 1.5
-    """
-    return _extreme(max, values)
-
-
-@scalar("(val BYTES, vals BYTES...) -> BYTES", name="GREATEST", nulls=Nulls.BODY, display_name="greatest")
-def greatest_bytes(*values: bytes | None) -> bytes | None:
     """Return the largest argument that is not NULL; bytes compare as signed.
 
+    A DECIMAL keeps its own scale, and the type is the DECIMAL that holds all.
+
+    Example: GREATEST(1, NULL, 3) -> 3
+    Example: GREATEST(1.5, 0.25) -> 1.5
     Example: FROM_BYTES(GREATEST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '01'
     """
     return _extreme(max, values)
 
 
-@scalar(*_COMPARABLE, nulls=Nulls.BODY, display_name="least")
+@scalar(*_COMPARABLE, nulls=Nulls.BODY, returns=_common, display_name="least")
 def least(*values: T | None) -> T | None:
-    """Return the smallest argument that is not NULL.
-
-    Example: LEAST('b', NULL, 'a') -> 'a'
-    """
-    return _extreme(min, values)
-
-
-@scalar(_DECIMALS, name="LEAST", nulls=Nulls.BODY, returns=_widest, display_name="least")
-def least_decimal(*values: Decimal | None) -> Decimal | None:
-    """Return the smallest argument that is not NULL, with its own scale; the type is the DECIMAL that holds all.
-
-    Example: LEAST(1.5, 12.25) -> 1.5
-    """
-    return _extreme(min, values)
-
-
-@scalar("(val BYTES, vals BYTES...) -> BYTES", name="LEAST", nulls=Nulls.BODY, display_name="least")
-def least_bytes(*values: bytes | None) -> bytes | None:
     """Return the smallest argument that is not NULL; bytes compare as signed.
 
+    A DECIMAL keeps its own scale, and the type is the DECIMAL that holds all.
+
+    Example: LEAST('b', NULL, 'a') -> 'a'
+    Example: LEAST(1.5, 12.25) -> 1.5
     Example: FROM_BYTES(LEAST(TO_BYTES('01', 'hex'), TO_BYTES('80', 'hex')), 'hex') -> '80'
     """
     return _extreme(min, values)

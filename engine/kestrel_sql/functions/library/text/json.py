@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar
-from kestrel_sql.functions.library.text.json_path import path_tokens
 from kestrel_sql.java import jackson
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
@@ -15,6 +15,32 @@ from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING
 _INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
 
 _MOST_PLACES = 9_999
+
+
+_PATH_STEP = re.compile(r'\.([\w:@]+)|\[(?:"((?:[^"\\]|\\["\\])*)"|(\w+))\]')
+_PATH_ESCAPE = re.compile(r"\\(.)")
+_LONGEST_PATH = 10_000
+
+
+@lru_cache(maxsize=1000)
+def path_tokens(path: str) -> tuple[str, ...]:
+    """Split a path, `$` with any number of `.name`, `[3]` or `["any name"]`, into its names and indexes.
+
+    Raises:
+        ValueError: the path is malformed.
+    """
+    if not path.startswith("$") or len(path) > _LONGEST_PATH:
+        raise ValueError(f"Invalid JSON path: '{path[:100]}'")
+    tokens = []
+    at = 1
+    while at < len(path):
+        step = _PATH_STEP.match(path, at)
+        if not step:
+            raise ValueError(f"Invalid JSON path: '{path[:100]}'")
+        name, quoted, plain = step.groups()
+        tokens.append(name or plain or _PATH_ESCAPE.sub(r"\1", quoted or ""))
+        at = step.end()
+    return tuple(tokens)
 
 
 @scalar("(input STRING, path STRING) -> STRING", display_name="extractjsonfield")

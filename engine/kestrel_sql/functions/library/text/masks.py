@@ -69,17 +69,26 @@ def mask(value: str | None, *masks: str | None) -> str | None:
     return None if value is None else whole(_masked(units(value), used_masks))
 
 
+def _partly(
+    value: str | None, count: int | None, masks: tuple[str | None, ...], *, from_end: bool, first: bool
+) -> str | None:
+    """Mask the first or the second part of a string, of which one has `count` characters."""
+    size, used_masks = _checked(count, masks)
+    if value is None:
+        return None
+    given = units(value)
+    at = max(0, len(given) - size) if from_end else size
+    before, after = given[:at], given[at:]
+    return whole(_masked(before, used_masks) + after if first else before + _masked(after, used_masks))
+
+
 @scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_left", shown_names=_shown("mask from the start"))
 def mask_left(value: str | None, count: int | None, *masks: str | None) -> str | None:
     """Mask the first `count` characters, as MASK does.
 
     Example: MASK_LEFT('My Test $123', 4) -> 'Xx-Xest $123'
     """
-    size, used_masks = _checked(count, masks)
-    if value is None:
-        return None
-    given = units(value)
-    return whole(_masked(given[:size], used_masks) + given[size:])
+    return _partly(value, count, masks, from_end=False, first=True)
 
 
 @scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_right", shown_names=_shown("mask before the end"))
@@ -88,12 +97,7 @@ def mask_right(value: str | None, count: int | None, *masks: str | None) -> str 
 
     Example: MASK_RIGHT('My Test $123', 4) -> 'My Test -nnn'
     """
-    size, used_masks = _checked(count, masks)
-    if value is None:
-        return None
-    given = units(value)
-    at = max(0, len(given) - size)
-    return whole(given[:at] + _masked(given[at:], used_masks))
+    return _partly(value, count, masks, from_end=True, first=False)
 
 
 @scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_left", shown_names=_shown("keep unmasked at the start"))
@@ -102,11 +106,7 @@ def mask_keep_left(value: str | None, count: int | None, *masks: str | None) -> 
 
     Example: MASK_KEEP_LEFT('My Test $123', 4) -> 'My Txxx--nnn'
     """
-    size, used_masks = _checked(count, masks)
-    if value is None:
-        return None
-    given = units(value)
-    return whole(given[:size] + _masked(given[size:], used_masks))
+    return _partly(value, count, masks, from_end=False, first=False)
 
 
 @scalar(*_COUNTED, nulls=Nulls.BODY, display_name="mask_keep_right", shown_names=_shown("keep unmasked at the end"))
@@ -115,9 +115,4 @@ def mask_keep_right(value: str | None, count: int | None, *masks: str | None) ->
 
     Example: MASK_KEEP_RIGHT('My Test $123', 4) -> 'Xx-Xxxx-$123'
     """
-    size, used_masks = _checked(count, masks)
-    if value is None:
-        return None
-    given = units(value)
-    at = max(0, len(given) - size)
-    return whole(_masked(given[:at], used_masks) + given[at:])
+    return _partly(value, count, masks, from_end=True, first=True)
