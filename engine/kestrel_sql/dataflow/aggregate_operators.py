@@ -96,12 +96,6 @@ def windowed_aggregate(step: StreamWindowedAggregateV1, query: Query, source: Re
     return timed, replace(result, window=WindowInfo(kind, size), suppress_ms=grace)
 
 
-def drops_headers(step: StreamWindowedAggregateV1) -> bool:
-    """Whether the results have no headers: as in Kafka Streams, sessions do not pass them on (rule O0.1)."""
-    window = step.window_expression
-    return isinstance(window.window, SessionWindow) and window.emit is not Emit.FINAL
-
-
 def table_suppress(query: Query, source: Relation) -> tuple[Operator, Relation]:
     """Hold results back until their window closes."""
     operator = TableSuppress(key_bytes=key_bytes(query, source), grace_ms=source.suppress_ms)

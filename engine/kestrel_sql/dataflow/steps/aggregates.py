@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.aggregate_operators import (
-    drops_headers,
     stream_aggregate,
     table_aggregate,
     table_suppress,
@@ -14,6 +13,7 @@ from kestrel_sql.dataflow.aggregate_operators import (
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Rows
+from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -34,8 +34,9 @@ def table_aggregate_v1(step: TableAggregateV1, query: GraphQuery, source: Relati
 
 def stream_windowed_aggregate_v1(step: StreamWindowedAggregateV1, query: GraphQuery, source: Relation) -> Relation:
     """Aggregate a stream per key and window."""
-    made = query.stateful(windowed_aggregate(step, query, source), (source,), query.logger(step))
-    if not drops_headers(step):
+    operator, result = windowed_aggregate(step, query, source)
+    made = query.stateful((operator, result), (source,), query.logger(step))
+    if not (isinstance(operator, SessionWindowAggregate) and operator.drops_headers):
         return made
 
     def apply(log: Log, rows: Rows) -> Rows:

@@ -49,6 +49,11 @@ class SessionWindowAggregate:
     retention_ms: int
     final: bool = False
 
+    @property
+    def drops_headers(self) -> bool:
+        """Whether results have no headers: as in Kafka Streams, sessions pass them on with FINAL only (rule O0.1)."""
+        return not self.final
+
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Emit tombstones of the merged sessions and the new session, or under FINAL the sessions that have closed."""
         at, names, owners = usable_rows(rows, self.key_bytes)
