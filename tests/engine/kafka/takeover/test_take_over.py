@@ -8,9 +8,11 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.query_run import QueryRun
@@ -18,8 +20,10 @@ from kestrel_sql.dataflow.rows import Output
 from kestrel_sql.errors import QueryError
 from kestrel_sql.functions.table import FUNCTIONS
 from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.run.adoption import check_history, check_rebuild
 from kestrel_sql.kafka.takeover.left import Committed, Left
 from kestrel_sql.kafka.takeover.take_over import Taken, take_over
+from kestrel_sql.plan.codec.plan_file import load_plan
 from kestrel_sql.process.query import ProcessQuery
 from kestrel_sql.session.session import Session
 from kestrel_sql.topics.records import Record
@@ -31,6 +35,8 @@ CREATE STREAM s2 (k STRING KEY, w INT) WITH (KAFKA_TOPIC='s2', VALUE_FORMAT='JSO
 CREATE TABLE t (k STRING PRIMARY KEY, v INT, c STRING) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON', PARTITIONS=1);
 CREATE TABLE t2 (k STRING PRIMARY KEY, w INT) WITH (KAFKA_TOPIC='t2', VALUE_FORMAT='JSON', PARTITIONS=1);
 """
+REFUSED = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
+PLANS = Path(__file__).parents[4] / "historic-plans"
 AGGREGATE = "Aggregate-Aggregate-Materialize-changelog"
 GROUPED = "Aggregate-GroupBy-repartition"
 
@@ -44,6 +50,8 @@ class Query:
     committed: dict[Position, Committed] = field(default_factory=dict)
     sink: list[Record] = field(default_factory=list)
     first: dict[Position, int] = field(default_factory=dict)
+    plan: str = ""
+    """The folder of a stored plan, in place of a statement."""
 
     def add(self, topic: str, *records: tuple[bytes, Any, int]) -> None:
         """Add records: key, value as JSON or bytes, timestamp."""
@@ -82,9 +90,12 @@ class Query:
 
     def _graph(self) -> Any:
         session = Session()
-        for parsed in session.parse(SOURCES + self.statement):
+        if self.plan:
+            for each in load_plan((PLANS / self.plan / "plan.json").read_text(encoding="utf-8")).statements:
+                session.execute_plan(each)
+        for parsed in [] if self.plan else session.parse(SOURCES + self.statement):
             session.execute(parsed)
-        (query,) = session.queries.values()
+        *_, query = session.queries.values()
         return build_graph([QueryRun(plan=query.plan, settings=query.config)], FUNCTIONS)
 
 
@@ -227,21 +238,22 @@ def test_answers_of_a_foreign_key_join_in_flight_are_computed_anew() -> None:
     assert query.goes_on() == [(b"b", {"V": 1, "W": 3}, 6), (b"c", None, 6)]
 
 
-@pytest.mark.parametrize(
-    ("statement", "stores", "why"),
-    [
-        ("CREATE TABLE r AS SELECT k, COUNT_DISTINCT(v) AS n FROM s GROUP BY k;", [AGGREGATE], "COUNT_DISTINCT"),
-        ("CREATE TABLE r AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;", [], "q-Aggregate.* does not exist"),
-        ("CREATE TABLE r AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;", [AGGREGATE, "Odd-changelog"], "its store Odd"),
-        ("CREATE STREAM r AS SELECT s.k, t.c FROM s JOIN t ON s.k = t.k;", [], "KafkaTopic_Right.* does not exist"),
-    ],
-)
-def test_what_cannot_be_taken_over_is_refused_as_a_whole(statement: str, stores: list[str], why: str) -> None:
-    query = Query(statement)
-    for store in stores:
-        query.add(store)
-    with pytest.raises(QueryError, match=why):
+@pytest.mark.parametrize("each", REFUSED, ids=[each["kind"] for each in REFUSED])
+def test_what_cannot_be_taken_over_is_refused_as_a_whole_with_what_to_try(each: Mapping[str, Any]) -> None:
+    query = Query(each.get("query", ""), plan=each.get("plan", ""))
+    for topic, records in each["topics"].items():
+        query.add(topic, *((key.encode(), value.encode(), 5) for key, value in records))
+    with pytest.raises(QueryError, match=each["why"]) as refused:
         query.taken()
+    why, read = refused.value.message, {("s", 0): 9}
+    with pytest.raises(QueryError) as whole:
+        check_rebuild("Q", {("s", 0): 0}, read, refused.value)
+    assert whole.value.message == f"Q cannot be taken over: {why}; and ksqlDB had read s-0 to 9"
+    assert "--rebuild" in (whole.value.hint or "")
+    with pytest.raises(QueryError) as trimmed:
+        check_history("Q", {("s", 0): 4}, read, refused.value)
+    assert "s-0 begins at 4, and ksqlDB had read to 9" in trimmed.value.message
+    assert "drop it in ksqlDB and create it here" in (trimmed.value.hint or "")
 
 
 def test_a_record_of_a_store_that_cannot_be_read_is_named() -> None:
