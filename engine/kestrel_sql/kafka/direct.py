@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import SparkContext, cloudpickle
 
 from kestrel_sql.dataflow.log_entries import log_entry
-from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, layout_now, outcome, owners
-from kestrel_sql.kafka.sink.task import Job, ReportRow, Share, entries_in, this_worker
+from kestrel_sql.kafka.sink.task import Job, ReportRow, Share, entries_in
 from kestrel_sql.kafka.source.merged_source import numbered, read_merged
 from kestrel_sql.kafka.source.ranges import Range
 from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
@@ -40,9 +36,6 @@ READ = -1
 """The kind of a row that counts the records which a task has read; others are as in `kestrel_sql.kafka.sink.task`."""
 
 _MAX_FUNCTIONS = 64
-
-_TURN_S = 0.005
-"""How long a worker leaves a slot to the one that has written it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +70,6 @@ class DirectBatches:
         start: the offsets where the first batch begins.
         folder: Spark's checkpoint, whose log says which offsets a batch spans.
         work: what is done with the records.
-        claims: a folder where the tasks of a batch claim their slots, if all of them run on this machine.
     """
 
     query: str
@@ -87,7 +79,6 @@ class DirectBatches:
     start: Offsets
     folder: CheckpointPath
     work: Work
-    claims: Path | None = None
     _interrupted: int | None = field(init=False)
     _last: tuple[int, Offsets] = field(init=False)
     """The last batch, and the offsets where it ends."""
@@ -134,7 +125,7 @@ class DirectBatches:
 
         Raises:
             QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
-                record. Or a task has died.
+                record.
         """
         shares = self._shares(batch, slots)
         if not shares:
@@ -148,18 +139,9 @@ class DirectBatches:
         if check is not None:
             found = spark.parallelize(shares, len(shares)).flatMap(partial(_computed, job, self.work)).collect()
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        if self.claims is None:
-            rows = spark.parallelize(shares, len(shares)).flatMap(partial(_written, job, self.work)).collect()
-        else:
-            with TemporaryDirectory(prefix=f"{batch}-", dir=self.claims) as claims:
-                # Each worker gets a task, so that the one which has written a slot before can take it.
-                tasks = spark.parallelize(range(slots), slots)
-                rows = tasks.flatMap(partial(_claimed, job, self.work, shares, Path(claims))).collect()
+        rows = spark.parallelize(shares, len(shares)).flatMap(partial(_written, job, self.work)).collect()
         written = outcome(job, rows)
         reads = [row for row in rows if row["what"] == READ]
-        if len(reads) < len(shares):
-            # Spark repeats a task that has died if it is told to, and the second one finds its slot claimed.
-            raise QueryError(f"query {self.group}, batch {batch}: a task has died before it had written its records")
         self._merges = self._merges or any(row["strays"] for row in reads)
         return sum(row["records"] for row in reads), written
 
@@ -194,30 +176,6 @@ def _written(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
     for rows in writer.write(_outputs(job, work, slot, records)):
         yield from rows.to_pylist()
     yield {"what": READ, "records": records.read, "strays": records.strays}
-
-
-def _claimed(job: Job, work: Work, shares: Sequence[_Share], claims: Path, _task: int) -> Iterator[ReportRow]:
-    """Write the share of a slot that no other task has claimed, preferably of one that this worker has written.
-
-    Spark gives tasks to workers in turn. A worker that writes a slot after another one has to open its writer anew,
-    which takes longer than a small batch.
-    """
-    own = [share for share in shares if job.owners.get(share[0]) == this_worker()]
-    mine = next((share for share in own if _claim(claims, share)), None)
-    if mine is None:
-        others = [share for share in shares if share not in own]
-        if others and all(slot in job.owners for slot, _ in others):
-            time.sleep(_TURN_S)
-        mine = next((share for share in others if _claim(claims, share)), None)
-    return iter(()) if mine is None else _written(job, work, mine)
-
-
-def _claim(claims: Path, share: _Share) -> bool:
-    try:
-        (claims / str(share[0])).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
 
 
 def _computed(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka import direct
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.direct import READ, DirectBatches, Work
@@ -39,7 +38,6 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
     """The batches of a query whose log says that the first one spans five records of each of two partitions."""
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":5,"1":5}}')
-    (tmp_path / "claims").mkdir()
     monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
     monkeypatch.setattr(direct, "fence", lambda *_: False)
     monkeypatch.setattr(direct, "_written", lambda _job, _work, share: iter(written(*share)))
@@ -51,7 +49,6 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
         start={("s", 0): 0, ("s", 1): 3},
         folder=tmp_path,
         work=Work(b"", b"", {}, 2),
-        claims=tmp_path / "claims",
     )
 
 
@@ -64,18 +61,6 @@ def written(slot: int, ranges: Iterable[Any], strays: int = 0) -> list[dict[str,
 def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
     context: Any = Tasks()
     assert batches.write(context, 0, 2) == (7, Written(records=7, entries=()))
-    assert batches.claims is not None
-    assert list(batches.claims.iterdir()) == []
-
-
-def test_a_batch_fails_whose_task_has_died_and_finds_its_slot_claimed(
-    batches: DirectBatches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    claim = direct._claim
-    monkeypatch.setattr(direct, "_claim", lambda claims, share: share[0] != 1 and claim(claims, share))
-    context: Any = Tasks()
-    with pytest.raises(QueryError, match="a task has died"):
-        batches.write(context, 0, 2)
 
 
 def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(

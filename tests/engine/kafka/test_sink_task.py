@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from socket import gethostname
+from tempfile import TemporaryDirectory
+from threading import current_thread
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +20,7 @@ from kestrel_sql.kafka.sink.transaction import Layout, Mark, Marks
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 
 ROW = {"q": 0, "ordinal": [0], "topic": "a", "key": b"k", "value": b"v", "timestamp": 1, "headers": [], "partition": 0}
+ROWS = pa.RecordBatch.from_pylist([ROW], schema=ARROW_OUTPUT.append(pa.field("partition", pa.int32())))
 
 
 class Writer:
@@ -68,8 +73,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
 
 def report_of(batch: int, owners: Mapping[int, str], slot: int = 0, reads: Marks | None = None) -> dict[str, Any]:
     job = Job(KafkaConfig(servers="b:1"), "q", batch, 1, Layout(2, {"a": 1}), True, owners)
-    rows = pa.RecordBatch.from_pylist([ROW], schema=ARROW_OUTPUT.append(pa.field("partition", pa.int32())))
-    (report,) = (row for made in Share(job, slot, reads or {}).write(iter([rows])) for row in made.to_pylist())
+    (report,) = (row for made in Share(job, slot, reads or {}).write(iter([ROWS])) for row in made.to_pylist())
     return report
 
 
@@ -152,3 +156,64 @@ def test_a_task_writes_nothing_when_another_run_has_read_on(
     report = report_of(5, {}, reads=READS)
     assert report["what"] == task.FAILED
     assert f"s, partition 0, holds up to offset {committed.number}" in report["message"]
+
+
+@pytest.fixture
+def other(opened: list[Writer], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of another worker of this machine, which are threads of this process."""
+
+    def name() -> str:
+        return f"{gethostname()}-{1 if is_listening or current_thread().name == task._SERVING else 2}"
+
+    with TemporaryDirectory() as folder:
+        monkeypatch.setenv(task._SOCKETS, folder)
+        monkeypatch.setattr(task, "this_worker", name)
+        is_listening = True
+        task._listen.__wrapped__()
+        is_listening = False
+        yield f"{gethostname()}-1"
+
+
+def test_records_go_to_the_worker_that_has_the_writer(opened: list[Writer], other: str) -> None:
+    assert write(1, write(0, {0: other})) == {0: other}
+    assert [each.begun for each in opened] == [[{("a", 0): 0}, {("a", 0): 1}]]
+
+
+def test_a_failure_of_the_other_worker_is_reported(
+    opened: list[Writer], other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Writer, "is_away", True)
+    assert report_of(0, {0: other})["what"] == task.FAILED
+    assert opened[0].aborted == 1
+
+
+@pytest.mark.parametrize("given", [0, 1])
+def test_nothing_is_committed_for_a_task_that_ends_before_it_has_passed_all(
+    opened: list[Writer], other: str, given: int
+) -> None:
+    def records() -> Iterator[pa.RecordBatch]:
+        yield from [ROWS] * given
+        raise RuntimeError("the task has failed")
+
+    share = Share(Job(KafkaConfig(servers="b:1"), "q", 0, 1, Layout(2, {"a": 1}), True, {0: other}), 0)
+    with pytest.raises(RuntimeError):
+        list(share.write(records()))
+    time.sleep(0.1)
+    assert all(each.last == {} for each in opened)
+
+
+def test_a_task_fails_whose_other_worker_ends(
+    opened: list[Writer], other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(self: Writer, marks: Marks) -> None:
+        raise OSError
+
+    monkeypatch.setattr(Writer, "commit", end)
+    report = report_of(0, {0: other})
+    assert (report["what"], report["message"]) == (task.FAILED, task._LOST)
+
+
+def test_a_worker_that_has_ended_has_no_writer(opened: list[Writer], other: str) -> None:
+    owners = write(0, {0: f"{gethostname()}-3"})
+    assert owners == {0: f"{gethostname()}-2"}
+    assert len(opened) == 1

@@ -20,7 +20,6 @@ from kestrel_sql.errors import EngineError, KafkaConfigError, QueryError, Regist
 from kestrel_sql.formats.windowed_key import window_bytes
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
-from kestrel_sql.kafka.cluster.cluster import is_cluster
 from kestrel_sql.kafka.direct import DirectBatches, Work
 from kestrel_sql.kafka.level_batches import END, LevelBatches, has_slot_per_task
 from kestrel_sql.kafka.run.manifest import CheckpointFolder, StoredQuery
@@ -148,7 +147,6 @@ class RunningQuery:
                 start=stored.start,
                 folder=self.folder,
                 work=work,
-                claims=None if is_cluster(around.spark.sparkContext.master or "") else around.batches,
             )
             frame = spark_source(around.spark, spec)
         else:

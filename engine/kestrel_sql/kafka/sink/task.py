@@ -1,14 +1,23 @@
 """One task of the sink.
 
 Writes the records of its topic-partitions in one transaction, and returns log entries to the driver.
+
+Spark gives tasks to workers in turn. A worker that writes a slot after another one would have to open a writer, which
+fences that of the other and takes longer than to write a small batch. So it passes the records to that worker.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -62,6 +71,13 @@ _MAX_WRITERS = 32
 If a run has more queries times slots, every batch opens new ones, which fence the previous ones (ADR 16).
 """
 
+_SOCKETS = "PYTHON_WORKER_FACTORY_SOCK_DIR"
+"""Spark's variable for the folder of its sockets."""
+
+_SERVING = "writing for a worker"
+
+_LOST = "the worker that had the writer of its records has ended"
+
 _writers: Kept[tuple[str, int], Writer] = Kept(_MAX_WRITERS)
 """The writers of this worker process: opening one takes several round trips to the broker."""
 
@@ -94,6 +110,8 @@ class Share:
     place: Position | None = None
     _marks: Marks = field(default_factory=dict)
     _writer: Writer | None = None
+    _owner: Connection | None = None
+    """The worker that has the writer, if it is another one."""
     _is_done: bool = False
     _records: int = field(default=0)
 
@@ -110,6 +128,9 @@ class Share:
                 else:
                     yield _entries(batch.filter(kinds.is_valid()))
                     self._send(batch.filter(kinds.is_null()))
+            if self._owner is not None:
+                yield _answer(self._owner)
+                return
             self._commit()
         except (WriteError, KafkaException) as error:
             self._abort()
@@ -118,13 +139,23 @@ class Share:
             worker = None if self._writer is None else this_worker()
             wrote = {"what": WROTE, "records": self._records, "slot": self.slot, "worker": worker}
             yield pa.RecordBatch.from_pylist([wrote], schema=_REPORT)
+        finally:
+            if self._owner is not None:
+                self._owner.close()
 
     def _send(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
         self._records += batch.num_rows
-        if self._writer is None:
-            self._open(batch)
+        if self._writer is None and self._owner is None:
+            self._owner = _connected(self.job.owners.get(self.slot))
+            if self._owner is None:
+                self._open(batch)
+            else:
+                _pass(self._owner, Share(self.job, self.slot, self.reads, self.place))
+        if self._owner is not None:
+            _pass(self._owner, batch)
+            return
         writer = self._writer
         if writer is None or self._is_done:
             return
@@ -142,6 +173,7 @@ class Share:
             raise WriteError(f"topic {names[0]} does not exist")
         place = self.place or (names[0], batch.column("partition")[0].as_py())
         self._marks = self.reads or {place: self.job.batch}
+        _listen()
         _close_fenced(self.job)
         last = _writers.take(self.job.config, (self.job.query, self.slot))
         if last is not None and last.serves(frozenset(topics)) and self._reuses(last, topics):
@@ -218,6 +250,71 @@ def entries_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def this_worker() -> str:
     """The name of this process."""
     return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _path(worker: str) -> Path | None:
+    """Where a worker of this machine listens; None without a folder that nobody else may enter, as on a cluster."""
+    host, _, process = worker.rpartition("-")
+    folder = Path(os.environ.get(_SOCKETS, "/"))
+    is_own = host == socket.gethostname() and folder.is_dir() and not folder.stat().st_mode & 0o077
+    return folder / process if is_own else None
+
+
+@cache
+def _listen() -> None:
+    """Write for other workers of this machine from now on, each in a thread of its own."""
+    path = _path(this_worker())
+    if path is None:
+        return
+    # A worker that has ended may have had the same number.
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+
+    def accept() -> None:
+        while True:
+            connection = Connection(listener.accept()[0].detach())
+            Thread(target=_serve, args=(connection,), name=_SERVING, daemon=True).start()
+
+    Thread(target=accept, name="listening for workers", daemon=True).start()
+
+
+def _connected(worker: str | None) -> Connection | None:
+    """Connect to a worker; None if it is this one, ended, or on another machine."""
+    path = None if worker is None or worker == this_worker() else _path(worker)
+    if path is None:
+        return None
+    with suppress(OSError):
+        return Client(str(path), "AF_UNIX")
+    return None
+
+
+def _serve(connection: Connection) -> None:
+    """Write the share of a task of another worker. If that ends before it has passed all, nothing is committed."""
+    with connection, suppress(OSError, EOFError):
+        share: Share = connection.recv()
+        records = iter(connection.recv, None)
+        (report,) = share.write(records)
+        # After an error there are more, and the other one reads only when it has passed all.
+        deque(records, maxlen=0)
+        connection.send(report)
+
+
+def _pass(owner: Connection, given: Share | pa.RecordBatch | None) -> None:
+    try:
+        owner.send(given)
+    except OSError as error:
+        raise WriteError(_LOST) from error
+
+
+def _answer(owner: Connection) -> pa.RecordBatch:
+    """The report of a worker that gets no more records."""
+    _pass(owner, None)
+    try:
+        return owner.recv()
+    except (OSError, EOFError) as error:
+        raise WriteError(_LOST) from error
 
 
 def _close_fenced(job: Job) -> None:
