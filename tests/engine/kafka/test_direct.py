@@ -71,7 +71,7 @@ def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
 
     def write(_job: object, _work: object, share: Any) -> Iterable[Any]:
         slots.append(share[0])
-        return iter(written(*share, strays=share[0]))
+        return iter(written(share[0], share[1], share[0]))
 
     monkeypatch.setattr(direct, "_written", write)
     context: Any = Tasks()

@@ -73,7 +73,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
 
 def report_of(batch: int, owners: Mapping[int, str], slot: int = 0, reads: Marks | None = None) -> dict[str, Any]:
     job = Job(KafkaConfig(servers="b:1"), "q", batch, 1, Layout(2, {"a": 1}), True, owners)
-    (report,) = (row for made in Share(job, slot, reads or {}).write(iter([ROWS])) for row in made.to_pylist())
+    (made,) = Share(job, slot, reads or {}).write(iter([ROWS]))
+    found: list[dict[str, Any]] = made.to_pylist()
+    (report,) = found
     return report
 
 
