@@ -15,8 +15,6 @@ for _needed in ("fastjsonschema", "jsonschema"):
     if find_spec(_needed) is None:
         raise ModuleNotFoundError(f"the harness needs {_needed}", name=_needed)
 
-_PLACEHOLDER = [{"name": "x", "statements": ["x"]}]
-
 
 @dataclass(frozen=True, slots=True)
 class SchemaProblem:
@@ -33,7 +31,7 @@ def schema_text() -> str:
 
 def file_problems(head: Mapping[str, object], *, has_tests: bool) -> list[SchemaProblem]:
     """Check the members of a file other than its cases."""
-    members = {**head, **({"tests": _PLACEHOLDER} if has_tests else {})}
+    members = {**head, **({"tests": [{}]} if has_tests else {})}
     return _checked(members, "file")
 
 
@@ -50,7 +48,12 @@ def _schema() -> dict[str, object]:
 
 @cache
 def _schema_of(what: str) -> dict[str, object]:
-    return _schema() if what == "file" else {"$ref": f"#/$defs/{what}", "$defs": _schema()["$defs"]}
+    """The schema of a `file`, whose cases are checked by themselves, or of a `case`."""
+    schema = _schema()
+    if what == "case":
+        return {"$ref": "#/$defs/case", "$defs": schema["$defs"]}
+    members: Any = schema["properties"]
+    return {**schema, "properties": {**members, "tests": {"type": "array", "minItems": 1}}}
 
 
 @cache
