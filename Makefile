@@ -97,6 +97,7 @@ nightly: $(READY) ## run all that `make test` leaves out: fuzz, many kills, clus
 	$(MAKE) fuzz N=20000 KIND="statements properties"
 	$(MAKE) fuzz N=300 KIND=checkpoints
 	$(MAKE) fuzz N=10000 KIND="oracle earlier"
+	$(BIN)/python -m tests.kafka.takeover_runs --runs 1000 --seed $(SEED)
 	$(MAKE) cuts
 
 fuzz: $(READY) ## generate and mutate input: N=10000 tries of every KIND from SEED=1; KIND="expressions codecs" chooses

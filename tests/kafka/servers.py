@@ -22,6 +22,7 @@ import httpx
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError
+from kestrel_sql.formats.registry.memory import MemoryRegistry, SchemaRegistry
 from kestrel_sql.kafka.broker.broker import HOST
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.connector.store import open_store_alone
@@ -125,7 +126,15 @@ class Servers:
         url = f"http://{HOST}:{port}"
         return Server(url, log.read_text, lambda: process.poll() is None, end, process.pid, process.poll)
 
-    def here(self, spark: SparkSession, *, adopts: bool = False, rebuilds: bool = False) -> Server:
+    def here(
+        self,
+        spark: SparkSession,
+        *,
+        adopts: bool = False,
+        rebuilds: bool = False,
+        removes_members: bool = False,
+        registry: SchemaRegistry | None = None,
+    ) -> Server:
         """Start a server in this process, with the session that tests share; `end` stops it."""
         port, said, ended = free_port(), list[str](), Event()
 
@@ -140,13 +149,16 @@ class Servers:
             say=said.append,
             adopts=adopts,
             rebuilds=rebuilds,
+            removes_members=removes_members,
             open_spark=open_spark,
             close_spark=lambda _: None,
             rehearse=lambda *_: None,
         )
 
         def serve() -> None:
-            session = Session(config=Config.of({"ksql.service.id": self.service}))
+            session = Session(
+                config=Config.of({"ksql.service.id": self.service}), registry=registry or MemoryRegistry()
+            )
             try:
                 with broker_server(session, engine, ServerSettings(port=port), ended):
                     ended.wait()
