@@ -27,6 +27,8 @@ def main(wanted: list[str]) -> int:
     if unknown:
         print(f"no benchmark called {', '.join(unknown)}; there are: {', '.join(names())}", file=sys.stderr)
         return 2
+    # Processes have the byte code of the engine, as those of an installed package: to compile it took each over a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # Spark's workers, and the processes of a benchmark, import what it passes to them.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     for name in wanted or names():
