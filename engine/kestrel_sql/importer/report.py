@@ -19,7 +19,7 @@ from kestrel_sql.importer.stubs import MissingFunction
 from kestrel_sql.plan.codec.plan_file import decode_statement, load_plan
 from kestrel_sql.plan.document import StatementPlan
 from kestrel_sql.planner.config import Config
-from kestrel_sql.session.schema_lookup import register_schemas
+from kestrel_sql.session.registered_schemas import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 from kestrel_sql.sql.nodes.admin import ControlQuery
 from kestrel_sql.sql.script_files import SUFFIXES, script_files

@@ -9,7 +9,7 @@ from kestrel_qtt.cases.model import FormatInfo, SerdeInfo
 from kestrel_qtt.ksqldb.stored_serdes import Serde, SideFormat, plan_serdes
 from kestrel_qtt.plans.store import CACHE_SIZES, RESTORED, written_by
 from kestrel_sql.plan.codec.plan_file import PlanFile, load_plan
-from kestrel_sql.session.schema_lookup import register_schemas
+from kestrel_sql.session.registered_schemas import register_schemas
 from kestrel_sql.session.session import Session, properties_config
 
 

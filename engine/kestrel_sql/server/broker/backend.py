@@ -49,7 +49,7 @@ from kestrel_sql.server.sandbox import trial_session
 from kestrel_sql.server.serving.backend import Backend, Done, Written
 from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.statements import is_command
-from kestrel_sql.session.schema_lookup import register_schemas
+from kestrel_sql.session.registered_schemas import register_schemas
 from kestrel_sql.session.session import Executed, Session, properties_config
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import ControlQuery, PrintTopic
