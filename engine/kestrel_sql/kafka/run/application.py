@@ -37,7 +37,14 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.spark.runtime.setting_errors import setting_errors
 from kestrel_sql.spark.runtime.start import SparkStart
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import CreateAs, DefineVariable, InsertInto, InsertValues, UndefineVariable
+from kestrel_sql.sql.nodes.statements import (
+    CreateAs,
+    DefineVariable,
+    InsertInto,
+    InsertValues,
+    SourceKind,
+    UndefineVariable,
+)
 from kestrel_sql.sql.parse.parser import ParsedStatement, placed_text
 from kestrel_sql.topics.records import Record
 
@@ -92,7 +99,7 @@ class Application:
         settings = self.settings
         parsed = [*self._parsed(texts)]
         statements = [statement for _, statement in parsed]
-        self.settings = settings = replace(settings, only_joins=has_only_joins(statements))
+        self.settings = settings = replace(settings, passes_blobs=passes_blobs(statements))
         with self._locked() as folder, setting_errors(settings.spark):
             self.report(f"connecting to {settings.config.servers}")
             offsets = self._connected()
@@ -219,10 +226,15 @@ class Application:
         )
 
 
-def has_only_joins(statements: Iterable[ParsedStatement]) -> bool:
-    """Whether there are queries, and each is a join."""
-    queries = [each.statement.query for each in statements if isinstance(each.statement, _QUERIES)]
-    return bool(queries) and all(query.joins for query in queries)
+def passes_blobs(statements: Iterable[ParsedStatement]) -> bool:
+    """Whether there are queries, and each is a join or keeps no state: Python reads and writes all their records."""
+    queries = [each.statement for each in statements if isinstance(each.statement, _QUERIES)]
+    return bool(queries) and all(each.query.joins or _keeps_no_state(each) for each in queries)
+
+
+def _keeps_no_state(statement: CreateAs | InsertInto) -> bool:
+    is_table = isinstance(statement, CreateAs) and statement.kind is SourceKind.TABLE
+    return not (is_table or statement.query.group_by or statement.query.partition_by)
 
 
 def produce(config: KafkaConfig, record: Record) -> None:

@@ -67,7 +67,7 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     ending = {_CHANGELOGS: "false"} if settings.until_caught_up else {}
     kept = {f"spark.executorEnv.{name}": value for name, value in keep_memory().items()}
     extra = {**SESSION, **kept, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
-    if settings.only_joins and is_on_this_machine(master):
+    if settings.passes_blobs and is_on_this_machine(master):
         extra[JAVA_OPTIONS] = f"{FIRST_COMPILER} {given.get(JAVA_OPTIONS, '')}".rstrip()
     spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):

@@ -65,8 +65,8 @@ class RunSettings:
     """The options of a run.
 
     `patience` (s) is how long to wait for a broker that does not answer; `grace` (s) is how long a stopped run may
-    finish its batches, None without end. `share_sources` lets new queries share a source where they can. `only_joins`
-    says that all queries are joins, whose records no code of Java takes one by one.
+    finish its batches, None without end. `share_sources` lets new queries share a source where they can. `passes_blobs`
+    says that no code of Java takes the records of the queries one by one.
     """
 
     config: KafkaConfig
@@ -75,7 +75,7 @@ class RunSettings:
     delivery: Delivery = Delivery.EXACTLY_ONCE
     batch_records: int = BATCH_RECORDS
     share_sources: bool = False
-    only_joins: bool = False
+    passes_blobs: bool = False
     master: str = "local[*]"
     spark: Mapping[str, str] = field(default_factory=dict)
     patience: float = 60.0
