@@ -224,3 +224,18 @@ def test_the_queries_to_take_over_stand_in_the_manifest(tmp_path: Path) -> None:
     folder.save(Manifest(adopting=("q", "r")))
     assert folder.load().adopting == ("q", "r")
     assert folder.load().without_query("q").adopting == ("r",)
+
+
+@pytest.mark.parametrize(("members", "waits"), [([True, False], "comes back"), ([True, True], "it is not allowed")])
+def test_members_that_cannot_be_removed_are_waited_for_unless_they_have_left(
+    monkeypatch: pytest.MonkeyPatch, members: list[bool], waits: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise QueryError("it is not allowed")
+
+    none: Any = SimpleNamespace(spark=lambda: None)
+    monkeypatch.setattr(Adoption, "_has_members", lambda *_: members.pop(0))
+    monkeypatch.setattr(adoption, "remove_members", refuse)
+    with pytest.raises(StillRunsError, match=waits):
+        Adoption(none, "s_", lambda _: None, removes_members=True)._check_idle("g", QUERY, none)
+    assert not members

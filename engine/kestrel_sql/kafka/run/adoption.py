@@ -249,7 +249,9 @@ class Adoption:
             try:
                 remove_members(place.spark(), self.config, group)
             except QueryError as error:
-                raise StillRunsError(f"{waits}{error.message}") from error
+                # They may have left meanwhile.
+                if self._has_members(group):
+                    raise StillRunsError(f"{waits}{error.message}") from error
             finally:
                 self._removed[group] = time.monotonic()
         if time.monotonic() < self._removed.get(group, -_COME_BACK_S) + _COME_BACK_S:
