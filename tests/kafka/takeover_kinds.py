@@ -44,6 +44,9 @@ class Kind:
     properties: str = ""
     has_null_values: bool = True
     """Whether ksqlDB survives a null value: in its windows it does not."""
+    has_tables_in_turn: bool = False
+    """Whether its tables change in turn: where a row and the one that its foreign key names change at once, ksqlDB may
+    drop its answer to the deletion of the latter, and keep a result for ever."""
 
 
 def _calls(rng: random.Random, of: Sequence[str]) -> str:
@@ -115,6 +118,7 @@ KINDS: Mapping[str, Kind] = {
         ("t", "t2"),
         lambda rng: f"t.k AS k, t.v, t2.w FROM t {rng.choice(('', 'LEFT '))}JOIN t2 ON t.c = t2.k",
         is_timed=False,
+        has_tables_in_turn=True,
     ),
     "looked_up": Kind(
         ("s", "t"),
@@ -161,6 +165,8 @@ class Run:
     number: int
     now: int
     """The time (ms) of its next record."""
+    begun: int = field(init=False)
+    """The time (ms) before its first record."""
     rng: random.Random = field(init=False)
     name: str = field(init=False)
     kind: Kind = field(init=False)
@@ -174,6 +180,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Choose what the run is; the kinds take turns."""
+        self.begun = self.now
         rng = self.rng = random.Random(f"{self.seed}-{self.number}")
         self.name = [*KINDS][self.number % len(KINDS)]
         self.kind = KINDS[self.name]
@@ -212,7 +219,10 @@ class Run:
     def table_rows(self) -> list[Row]:
         """Changes of its tables, tombstones among them."""
         rows: list[Row] = []
-        for source in (each for each in self.kind.sources if each.startswith("t")):
+        tables = [each for each in self.kind.sources if each.startswith("t")]
+        if self.kind.has_tables_in_turn and self.now > self.begun:
+            tables = [self.rng.choice(tables)]
+        for source in tables:
             keys = KEYS if source == "t" else "abcx"
             chosen = self.rng.sample(keys, len(keys) - 1)
             rows += [self._row(source, key, gone=self.rng.random() < 0.15) for key in chosen]
