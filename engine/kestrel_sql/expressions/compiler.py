@@ -384,12 +384,12 @@ def _(node: e.NullLiteral, bound: Bound, options: Options) -> Evaluate:
     return Constant(None)
 
 
-@_compile.register(e.BooleanLiteral)
-@_compile.register(e.IntegerLiteral)
-@_compile.register(e.LongLiteral)
-@_compile.register(e.DoubleLiteral)
-@_compile.register(e.StringLiteral)
-def _(node: e.StringLiteral, bound: Bound, options: Options) -> Evaluate:
+@_compile.register
+def _(
+    node: e.BooleanLiteral | e.IntegerLiteral | e.LongLiteral | e.DoubleLiteral | e.StringLiteral,
+    bound: Bound,
+    options: Options,
+) -> Evaluate:
     return Constant(node.value, bound.type)
 
 
@@ -545,8 +545,7 @@ def _(node: e.Not, bound: Bound, options: Options) -> Evaluate:
     return _applied(bound, options, operator.not_, _operands(bound, options), None, later(late.pc, "invert"))
 
 
-@_compile.register(e.Logical)
-@_compile.register(e.Arithmetic)
+@_compile.register
 def _(node: e.Logical | e.Arithmetic, bound: Bound, options: Options) -> Evaluate:
     return _chained(bound, options)
 
@@ -676,15 +675,15 @@ def _(node: e.Like, bound: Bound, options: Options) -> Evaluate:
     return _applied(bound, options, body, _operands(bound, options), None, like_columns if escape is None else None)
 
 
-@_compile.register(e.IsNull)
-@_compile.register(e.IsNotNull)
+@_compile.register
 def _(node: e.IsNull | e.IsNotNull, bound: Bound, options: Options) -> Evaluate:
-    (operand,) = _operands(bound, options)
-    if isinstance(node, e.IsNull):
-        values: Evaluate = lambda columns, failures: [value is None for value in operand(columns, failures)]  # noqa: E731
-        return _columnar(values, _column_body(later(late.pc, "is_null"), [operand]))
-    values = lambda columns, failures: [value is not None for value in operand(columns, failures)]  # noqa: E731
-    return _columnar(values, _column_body(later(late.pc, "is_valid"), [operand]))
+    is_null, (operand,) = isinstance(node, e.IsNull), _operands(bound, options)
+
+    def values(columns: Columns, failures: Failures) -> Column:
+        found = operand(columns, failures)
+        return [value is None for value in found] if is_null else [value is not None for value in found]
+
+    return _columnar(values, _column_body(later(late.pc, "is_null" if is_null else "is_valid"), [operand]))
 
 
 @_step.register

@@ -70,9 +70,9 @@ class Scalar(_Declared):
     name: str
     signatures: tuple[str, ...]
     body: Body
-    nulls: Nulls
-    with_types: bool
-    returns: ReturnType | None
+    nulls: Nulls = Nulls.PROPAGATE
+    with_types: bool = False
+    returns: ReturnType | None = None
     display_name: str
     doc: str
     deterministic: bool = True
@@ -167,35 +167,29 @@ class Options(TypedDict, total=False):
     nulls: Nulls
     with_types: bool
     returns: ReturnType | None
-    name: str
-    display_name: str
     deterministic: bool
     shown_names: Mapping[str, str]
     calls: Calls | None
     columns: ColumnBody | None
 
 
-def scalar(*signatures: str, **options: Unpack[Options]) -> Callable[[Body], Scalar]:
+class _Described(TypedDict):
+    name: str
+    display_name: str
+    doc: str
+
+
+def _described(body: Callable[..., object], name: str | None, display_name: str | None) -> _Described:
+    """Return the name of a function, its spelling in messages, and the text of its manual."""
+    declared = name or body.__name__.rstrip("_").upper()
+    return {"name": declared, "display_name": display_name or declared, "doc": body.__doc__ or ""}
+
+
+def scalar(
+    *signatures: str, name: str | None = None, display_name: str | None = None, **options: Unpack[Options]
+) -> Callable[[Body], Scalar]:
     """Declare a scalar function, whose body runs once per row."""
-
-    def declare(body: Body) -> Scalar:
-        name = options.get("name") or body.__name__.rstrip("_").upper()
-        return Scalar(
-            name=name,
-            signatures=signatures,
-            body=body,
-            nulls=options.get("nulls", Nulls.PROPAGATE),
-            with_types=options.get("with_types", False),
-            returns=options.get("returns"),
-            display_name=options.get("display_name") or name,
-            doc=body.__doc__ or "",
-            deterministic=options.get("deterministic", True),
-            shown_names=options.get("shown_names", {}),
-            calls=options.get("calls"),
-            columns=options.get("columns"),
-        )
-
-    return declare
+    return lambda body: Scalar(signatures=signatures, body=body, **options, **_described(body, name, display_name))
 
 
 def tabular(
@@ -206,20 +200,13 @@ def tabular(
     display_name: str | None = None,
 ) -> Callable[[Body], Tabular]:
     """Declare a table function; the result type of its signature is the type of one row."""
-
-    def declare(body: Body) -> Tabular:
-        declared = name or body.__name__.rstrip("_").upper()
-        return Tabular(
-            name=declared,
-            signatures=signatures,
-            body=body,
-            with_types=with_types,
-            returns=returns,
-            display_name=display_name or declared,
-            doc=body.__doc__ or "",
-        )
-
-    return declare
+    return lambda body: Tabular(
+        signatures=signatures,
+        body=body,
+        with_types=with_types,
+        returns=returns,
+        **_described(body, name, display_name),
+    )
 
 
 def aggregate(
@@ -234,18 +221,11 @@ def aggregate(
 
     A signature marks a parameter as `literal` if its argument is a constant (`AggregateCall.literals`).
     """
-
-    def declare(factory: Callable[[AggregateCall], Aggregator]) -> Aggregate:
-        declared = name or factory.__name__.rstrip("_").upper()
-        return Aggregate(
-            name=declared,
-            signatures=signatures,
-            factory=factory,
-            returns=returns,
-            undoable=undoable,
-            intermediate=intermediate,
-            display_name=display_name or declared,
-            doc=factory.__doc__ or "",
-        )
-
-    return declare
+    return lambda factory: Aggregate(
+        signatures=signatures,
+        factory=factory,
+        returns=returns,
+        undoable=undoable,
+        intermediate=intermediate,
+        **_described(factory, name, display_name),
+    )

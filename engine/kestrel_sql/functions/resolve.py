@@ -6,22 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kestrel_sql.errors import FunctionError, Span
+from kestrel_sql.functions import signature as patterns
 from kestrel_sql.functions.declaration import Aggregate, Function
-from kestrel_sql.functions.signature import (
-    AnyDecimal,
-    AnyType,
-    ArrayOf,
-    Generic,
-    Interval,
-    LambdaOf,
-    MapOf,
-    Parameter,
-    Pattern,
-    Signature,
-    StructOf,
-    generics_of,
-    walk,
-)
 from kestrel_sql.types.conversion import can_implicitly_cast, decimal_of
 from kestrel_sql.types.sql_types import DOUBLE, STRING, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
 
@@ -52,7 +38,7 @@ class Overload:
     """One signature of one declaration."""
 
     function: Function
-    signature: Signature
+    signature: patterns.Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +54,7 @@ class Choice:
     """A chosen overload, with one parameter per argument: the variadic parameter is repeated."""
 
     overload: Overload
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[patterns.Parameter, ...]
     binding: Binding
 
     @property
@@ -109,8 +95,13 @@ def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlTyp
     if choice.function.returns is not None:
         return choice.function.returns(arguments)
     returns = choice.overload.signature.returns
-    sizes = {size for part in walk(returns) if isinstance(part, AnyDecimal) for size in (part.precision, part.scale)}
-    if not (generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
+    sizes = {
+        size
+        for part in patterns.walk(returns)
+        if isinstance(part, patterns.AnyDecimal)
+        for size in (part.precision, part.scale)
+    }
+    if not (patterns.generics_of(returns) <= choice.binding.types.keys() and sizes <= choice.binding.sizes.keys()):
         raise FunctionError(
             f"Cannot infer the return type of function '{choice.function.display_name}' from NULL arguments.",
             hint="cast one of them, e.g. CAST(null AS STRING)",
@@ -118,57 +109,57 @@ def result_type(choice: Choice, arguments: tuple[SqlType | None, ...]) -> SqlTyp
     return substitute(returns, choice.binding)
 
 
-def substitute(pattern: Pattern, binding: Binding) -> SqlType:
+def substitute(pattern: patterns.Pattern, binding: Binding) -> SqlType:
     """Return the type of a pattern whose type variables are bound.
 
     Raises:
         ValueError: the pattern is no result type.
     """
     match pattern:
-        case Generic(name):
+        case patterns.Generic(name):
             return binding.types[name]
-        case AnyDecimal(precision, scale):
+        case patterns.AnyDecimal(precision, scale):
             return Decimal(binding.sizes[precision], binding.sizes[scale])
-        case ArrayOf(item):
+        case patterns.ArrayOf(item):
             return Array(substitute(item, binding))
-        case MapOf(key, value):
+        case patterns.MapOf(key, value):
             return Map(substitute(key, binding), substitute(value, binding))
-        case StructOf(fields):
+        case patterns.StructOf(fields):
             return Struct(tuple(Field(name, substitute(field, binding)) for name, field in fields))
-        case AnyType() | Interval() | LambdaOf():
+        case patterns.AnyType() | patterns.Interval() | patterns.LambdaOf():
             raise ValueError(f"{pattern} is not a result type")
         case _:
             return pattern
 
 
-def unify(pattern: Pattern, argument: Argument, binding: Binding, *, casts: bool = False) -> bool:
+def unify(pattern: patterns.Pattern, argument: Argument, binding: Binding, *, casts: bool = False) -> bool:
     """Whether `pattern` accepts the argument; binds its type variables. Every pattern accepts NULL."""
     if argument is None:
         return True
     if isinstance(argument, LambdaArgument):
-        return isinstance(pattern, LambdaOf) and len(pattern.parameters) == argument.parameters
+        return isinstance(pattern, patterns.LambdaOf) and len(pattern.parameters) == argument.parameters
     if isinstance(argument, IntervalArgument):
-        return isinstance(pattern, Interval)
+        return isinstance(pattern, patterns.Interval)
     match pattern:
-        case Interval() | LambdaOf():
+        case patterns.Interval() | patterns.LambdaOf():
             return False
-        case AnyType():
+        case patterns.AnyType():
             return True
-        case Generic(name):
+        case patterns.Generic(name):
             return binding.types.setdefault(name, argument) == argument
-        case ArrayOf() | MapOf() | StructOf():
-            return _unify_composite(pattern, argument, binding, casts and not generics_of(pattern))
+        case patterns.ArrayOf() | patterns.MapOf() | patterns.StructOf():
+            return _unify_composite(pattern, argument, binding, casts and not patterns.generics_of(pattern))
         case _:
             return _unify_simple(pattern, argument, binding, casts)
 
 
-def _unify_composite(pattern: Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
+def _unify_composite(pattern: patterns.Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
     match pattern, argument:
-        case ArrayOf(item), Array(other):
+        case patterns.ArrayOf(item), Array(other):
             return unify(item, other, binding, casts=casts)
-        case MapOf(key, value), Map(other_key, other_value):
+        case patterns.MapOf(key, value), Map(other_key, other_value):
             return unify(key, other_key, binding, casts=casts) and unify(value, other_value, binding, casts=casts)
-        case StructOf(fields), Struct():
+        case patterns.StructOf(fields), Struct():
             return len(fields) == len(argument.fields) and all(
                 (inner := argument.field(name)) is not None and unify(field, inner.type, binding, casts=casts)
                 for name, field in fields
@@ -177,8 +168,8 @@ def _unify_composite(pattern: Pattern, argument: SqlType, binding: Binding, cast
             return False
 
 
-def _unify_simple(pattern: Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
-    if isinstance(pattern, AnyDecimal):
+def _unify_simple(pattern: patterns.Pattern, argument: SqlType, binding: Binding, casts: bool) -> bool:
+    if isinstance(pattern, patterns.AnyDecimal):
         if not isinstance(argument, Decimal) and not (casts and is_numeric(argument) and argument != DOUBLE):
             return False
         size = decimal_of(argument)
@@ -189,28 +180,28 @@ def _unify_simple(pattern: Pattern, argument: SqlType, binding: Binding, casts: 
     return target == argument or (casts and target is not None)
 
 
-def implicit_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
+def implicit_target(pattern: patterns.Pattern, argument: SqlType) -> SqlType | None:
     """Return the type to which `pattern` converts an argument, perhaps its own; None if it cannot."""
     match pattern, argument:
-        case (Generic(), _) | (AnyType(), _):
+        case (patterns.Generic(), _) | (patterns.AnyType(), _):
             return argument
-        case AnyDecimal(), _:
+        case patterns.AnyDecimal(), _:
             return decimal_of(argument) if is_numeric(argument) and argument != DOUBLE else None
-        case (Interval() | LambdaOf(), _):
+        case (patterns.Interval() | patterns.LambdaOf(), _):
             return None
-        case (ArrayOf(), _) | (MapOf(), _) | (StructOf(), _):
+        case (patterns.ArrayOf(), _) | (patterns.MapOf(), _) | (patterns.StructOf(), _):
             return _composite_target(pattern, argument)
         case _:
             sql_type = substitute(pattern, Binding())
             return sql_type if can_implicitly_cast(argument, sql_type) else None
 
 
-def _composite_target(pattern: Pattern, argument: SqlType) -> SqlType | None:
+def _composite_target(pattern: patterns.Pattern, argument: SqlType) -> SqlType | None:
     match pattern, argument:
-        case ArrayOf(item), Array(other):
+        case patterns.ArrayOf(item), Array(other):
             inner = implicit_target(item, other)
             return None if inner is None else Array(inner)
-        case MapOf(key, value), Map(other_key, other_value):
+        case patterns.MapOf(key, value), Map(other_key, other_value):
             inner_key, inner_value = implicit_target(key, other_key), implicit_target(value, other_value)
             return None if inner_key is None or inner_value is None else Map(inner_key, inner_value)
         case _:
@@ -230,11 +221,11 @@ def _match(overload: Overload, arguments: Sequence[Argument], casts: bool) -> Ch
     return Choice(overload, parameters, binding)
 
 
-def _takes(parameter: Parameter, argument: Argument) -> bool:
+def _takes(parameter: patterns.Parameter, argument: Argument) -> bool:
     return parameter.takes_list and argument == Array(STRING)
 
 
-def target_of(parameter: Parameter, argument: SqlType) -> SqlType | None:
+def target_of(parameter: patterns.Parameter, argument: SqlType) -> SqlType | None:
     """Return the type to which a parameter converts an argument, perhaps its own; None if it cannot."""
     return STRING if _takes(parameter, argument) else implicit_target(parameter.pattern, argument)
 
@@ -256,13 +247,13 @@ def _best(
     return ranked[-1]
 
 
-def _rank(signature: Signature) -> tuple[int, int, int, int, int]:
+def _rank(signature: patterns.Signature) -> tuple[int, int, int, int, int]:
     at = signature.variadic_at
     return (
         int(at is None),
         len(signature.parameters),
-        -sum(1 for parameter in signature.parameters if generics_of(parameter.pattern)),
-        int(at is None or not isinstance(signature.parameters[at].pattern, AnyType)),
+        -sum(1 for parameter in signature.parameters if patterns.generics_of(parameter.pattern)),
+        int(at is None or not isinstance(signature.parameters[at].pattern, patterns.AnyType)),
         -1 if at is None else at,
     )
 

@@ -165,6 +165,14 @@ def parse_double(text: str) -> float:
     raise ValueError(f'For input string: "{text}"' if trimmed else "empty String")
 
 
+def to_double(value: float | decimal.Decimal) -> float:
+    """Return the DOUBLE of a number that Java reads as a BigDecimal, which has no -0; one too large is infinite."""
+    try:
+        return float(value) + 0.0
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def parse_decimal(text: str) -> decimal.Decimal:
     """Read a decimal as `new BigDecimal(text)` does.
 

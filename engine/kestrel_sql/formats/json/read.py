@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Callable
 from decimal import Decimal as Number
 from typing import Any, assert_never
@@ -95,11 +94,7 @@ def _to_time(value: object) -> int:
 def _to_double(value: Any) -> float:
     kind = type(value)
     if kind is float or kind is int or kind is Number:
-        try:
-            # Java reads a number as a BigDecimal, which has no -0.
-            return float(value) + 0.0
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
+        return numbers.to_double(value)
     if kind is str:
         text_number: float = _from_text(numbers.parse_double, value, "DOUBLE")
         return text_number

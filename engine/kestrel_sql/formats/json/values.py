@@ -13,7 +13,7 @@ from typing import Any
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.serde import ConversionError, describe
-from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN, truncate_decimal, wrap_integer
+from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN, to_double, truncate_decimal, wrap_integer
 from kestrel_sql.types.time_units import DAY_MS
 
 Convert = Callable[[Any], Any]
@@ -115,11 +115,7 @@ def _integer(bits: int) -> Convert:
 
 def _double(value: object) -> float:
     if type(value) is int or type(value) is Decimal:
-        try:
-            # Java reads a number as a BigDecimal, which has no -0.
-            return float(value) + 0.0
-        except OverflowError:
-            return math.inf if value > 0 else -math.inf
+        return to_double(value)
     # Jackson's doubleValue() returns 0 for other nodes, also for the texts "NaN" and "Infinity".
     return 0.0
 

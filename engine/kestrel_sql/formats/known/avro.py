@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from kestrel_sql.arrow.late import Late, later
+from kestrel_sql.errors import FormatError
+from kestrel_sql.formats.avro.schema import field_name
 from kestrel_sql.formats.format import BOTH, REGISTERED, Columns, Format, string_keys_only
 from kestrel_sql.formats.registered import framing
 from kestrel_sql.formats.spelling import FRAMED
 from kestrel_sql.types.sql_types import Struct, parts_of
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _check_keys = string_keys_only("Avro only supports MAPs with STRING keys")
 
 
@@ -19,12 +19,11 @@ def _check(columns: Columns) -> str | None:
     reason = _check_keys(columns)
     if reason is not None:
         return reason
-    for name in _field_names(columns):
-        avro_name = name.replace(".", "_")
-        if _NAME.fullmatch(avro_name):
-            continue
-        problem = "character in" if _NAME.match(avro_name) else "initial character"
-        return f"Schema is not compatible with Avro: Illegal {problem}: {avro_name}"
+    try:
+        for name in _field_names(columns):
+            field_name(name)
+    except FormatError as error:
+        return error.message
     return None
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import Any
 
 from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, column_hint
-from kestrel_sql.functions.bind import containers as typing_containers
-from kestrel_sql.functions.bind import operators as typing_operators
+from kestrel_sql.functions.bind import containers, operators
 from kestrel_sql.functions.bind.calls import bind_call
 from kestrel_sql.functions.bind.common_type import decimal_literal_type
 from kestrel_sql.functions.bind.nodes import Bound, parts
@@ -98,20 +98,70 @@ def _check_keys(bound: Bound) -> None:
 
 def _composite_key(sql_type: t.SqlType) -> t.SqlType | None:
     """Return the first MAP in a type whose keys are composite."""
-    match sql_type:
-        case t.Map(t.Array() | t.Map() | t.Struct(), _):
-            return sql_type
-        case t.Array(item) | t.Map(_, item):
-            return _composite_key(item)
-        case t.Struct(fields):
-            return next((found for field in fields if (found := _composite_key(field.type))), None)
-        case _:
-            return None
+    maps = (part for part in t.parts_of(sql_type) if isinstance(part, t.Map))
+    return next((each for each in maps if isinstance(each.key, t.Array | t.Map | t.Struct)), None)
 
 
 @along_chains
-def _bind(node: e.Node, scope: _Scope) -> Bound:
+def _bind(node: e.Expression, scope: _Scope) -> Bound:
+    if type(node) in _LITERALS:
+        return Bound(node, _LITERALS[type(node)])
+    if type(node) in _RULES:
+        parts_of, rule = _RULES[type(node)]
+        return rule(node, tuple(_bind(part, scope) for part in parts_of(node)))
     return _typed(node, scope)
+
+
+_LITERALS: Mapping[type[e.Node], t.SqlType | None] = {
+    e.NullLiteral: None,
+    e.BooleanLiteral: t.BOOLEAN,
+    e.LongLiteral: t.BIGINT,
+    e.DoubleLiteral: t.DOUBLE,
+    e.StringLiteral: t.STRING,
+}
+
+
+def _operand(node: e.Not | e.Negate | e.UnaryPlus | e.IsNull | e.IsNotNull | e.Cast) -> tuple[e.Expression, ...]:
+    return (node.operand,)
+
+
+def _sides(node: e.Logical | e.Comparison | e.Arithmetic) -> tuple[e.Expression, ...]:
+    return (node.left, node.right)
+
+
+def _of_case(node: e.Case) -> Iterator[e.Expression]:
+    for branch in node.branches:
+        yield from (branch.condition, branch.result)
+    if node.default is not None:
+        yield node.default
+
+
+def _is_null(node: e.IsNull | e.IsNotNull, operands: tuple[Bound, ...]) -> Bound:
+    return Bound(node, t.BOOLEAN, operands)
+
+
+_RULES: Mapping[
+    type[e.Node], tuple[Callable[[Any], Iterable[e.Expression]], Callable[[Any, tuple[Bound, ...]], Bound]]
+] = {
+    e.Not: (_operand, operators.logical),
+    e.Logical: (_sides, operators.logical),
+    e.Comparison: (_sides, operators.comparison),
+    e.Arithmetic: (_sides, operators.arithmetic),
+    e.Negate: (_operand, operators.signed),
+    e.UnaryPlus: (_operand, operators.signed),
+    e.IsNull: (_operand, _is_null),
+    e.IsNotNull: (_operand, _is_null),
+    e.Between: (lambda node: (node.operand, node.lower, node.upper), operators.between),
+    e.InList: (lambda node: (node.operand, *node.items), containers.in_list),
+    e.Like: (lambda node: (node.operand, node.pattern), operators.like),
+    e.Case: (_of_case, operators.case),
+    e.Cast: (_operand, operators.explicit_cast),
+    e.ArrayConstructor: (lambda node: node.items, containers.array),
+    e.MapConstructor: (lambda node: (part for entry in node.entries for part in entry), containers.map_),
+    e.StructConstructor: (lambda node: (value for _, value in node.fields), containers.struct),
+    e.Subscript: (lambda node: (node.base, node.index), containers.subscript),
+    e.Dereference: (lambda node: (node.base,), containers.dereference),
+}
 
 
 @singledispatch
@@ -120,38 +170,13 @@ def _typed(node: e.Node, scope: _Scope) -> Bound:
 
 
 @_typed.register
-def _(node: e.NullLiteral, scope: _Scope) -> Bound:
-    return Bound(node, None)
-
-
-@_typed.register
-def _(node: e.BooleanLiteral, scope: _Scope) -> Bound:
-    return Bound(node, t.BOOLEAN)
-
-
-@_typed.register
 def _(node: e.IntegerLiteral, scope: _Scope) -> Bound:
     return Bound(node, t.INTEGER if -(2**31) <= node.value < 2**31 else t.BIGINT)
 
 
 @_typed.register
-def _(node: e.LongLiteral, scope: _Scope) -> Bound:
-    return Bound(node, t.BIGINT)
-
-
-@_typed.register
 def _(node: e.DecimalLiteral, scope: _Scope) -> Bound:
     return Bound(node, decimal_literal_type(node.value))
-
-
-@_typed.register
-def _(node: e.DoubleLiteral, scope: _Scope) -> Bound:
-    return Bound(node, t.DOUBLE)
-
-
-@_typed.register
-def _(node: e.StringLiteral, scope: _Scope) -> Bound:
-    return Bound(node, t.STRING)
 
 
 @_typed.register
@@ -170,93 +195,6 @@ def _(node: e.LambdaVariable, scope: _Scope) -> Bound:
     if node.name not in scope.variables:
         raise UnknownColumnError(f"Unknown lambda variable {node.name}.", span=node.span)
     return Bound(node, scope.variables[node.name])
-
-
-@_typed.register
-def _(node: e.Not, scope: _Scope) -> Bound:
-    return typing_operators.logical(node, [_bind(node.operand, scope)])
-
-
-@_typed.register
-def _(node: e.Logical, scope: _Scope) -> Bound:
-    return typing_operators.logical(node, [_bind(node.left, scope), _bind(node.right, scope)])
-
-
-@_typed.register
-def _(node: e.Comparison, scope: _Scope) -> Bound:
-    return typing_operators.comparison(node, _bind(node.left, scope), _bind(node.right, scope))
-
-
-@_typed.register
-def _(node: e.Arithmetic, scope: _Scope) -> Bound:
-    return typing_operators.arithmetic(node, _bind(node.left, scope), _bind(node.right, scope))
-
-
-@_typed.register(e.Negate)
-@_typed.register(e.UnaryPlus)
-def _(node: e.Negate | e.UnaryPlus, scope: _Scope) -> Bound:
-    return typing_operators.signed(node, _bind(node.operand, scope))
-
-
-@_typed.register(e.IsNull)
-@_typed.register(e.IsNotNull)
-def _(node: e.IsNull | e.IsNotNull, scope: _Scope) -> Bound:
-    return Bound(node, t.BOOLEAN, (_bind(node.operand, scope),))
-
-
-@_typed.register
-def _(node: e.Between, scope: _Scope) -> Bound:
-    return typing_operators.between(
-        node, _bind(node.operand, scope), _bind(node.lower, scope), _bind(node.upper, scope)
-    )
-
-
-@_typed.register
-def _(node: e.InList, scope: _Scope) -> Bound:
-    return typing_containers.in_list(node, tuple(_bind(item, scope) for item in (node.operand, *node.items)))
-
-
-@_typed.register
-def _(node: e.Like, scope: _Scope) -> Bound:
-    return typing_operators.like(node, _bind(node.operand, scope), _bind(node.pattern, scope))
-
-
-@_typed.register
-def _(node: e.Case, scope: _Scope) -> Bound:
-    parts = [part for branch in node.branches for part in (branch.condition, branch.result)]
-    if node.default is not None:
-        parts.append(node.default)
-    return typing_operators.case(node, tuple(_bind(part, scope) for part in parts))
-
-
-@_typed.register
-def _(node: e.Cast, scope: _Scope) -> Bound:
-    return typing_operators.explicit_cast(node, _bind(node.operand, scope))
-
-
-@_typed.register
-def _(node: e.ArrayConstructor, scope: _Scope) -> Bound:
-    return typing_containers.array(node, tuple(_bind(item, scope) for item in node.items))
-
-
-@_typed.register
-def _(node: e.MapConstructor, scope: _Scope) -> Bound:
-    return typing_containers.map_(node, tuple(_bind(part, scope) for entry in node.entries for part in entry))
-
-
-@_typed.register
-def _(node: e.StructConstructor, scope: _Scope) -> Bound:
-    return typing_containers.struct(node, tuple(_bind(value, scope) for _, value in node.fields))
-
-
-@_typed.register
-def _(node: e.Subscript, scope: _Scope) -> Bound:
-    return typing_containers.subscript(node, _bind(node.base, scope), _bind(node.index, scope))
-
-
-@_typed.register
-def _(node: e.Dereference, scope: _Scope) -> Bound:
-    return typing_containers.dereference(node, _bind(node.base, scope))
 
 
 @_typed.register
@@ -279,8 +217,7 @@ def _(node: e.AtTimeZone, scope: _Scope) -> Bound:
     raise UnsupportedError("AT TIME ZONE is not supported.", span=node.span, hint="use CONVERT_TZ")
 
 
-@_typed.register(e.Lambda)
-@_typed.register(e.IntervalUnit)
+@_typed.register
 def _(node: e.Lambda | e.IntervalUnit, scope: _Scope) -> Bound:
     what = "lambda" if isinstance(node, e.Lambda) else "unit of time"
     raise TypeMismatchError(f"A {what} may only be an argument of a function.", span=node.span)

@@ -6,19 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kestrel_sql.errors import FunctionError, Span
+from kestrel_sql.functions import resolve
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.functions.bind.operators import converted
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.functions.resolve import (
-    Argument,
-    Choice,
-    IntervalArgument,
-    LambdaArgument,
-    result_type,
-    substitute,
-    target_of,
-    unify,
-)
 from kestrel_sql.functions.signature import LambdaOf, Parameter, generics_of, is_concrete
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
@@ -45,7 +36,7 @@ def bind_call(node: e.FunctionCall, functions: Registry, bind: Bind) -> Bound:
     )
     required = tuple(parameter.not_null for parameter in choice.parameters)
     return Bound(
-        node, result_type(choice, tuple(child.type for child in children)), children, choice.function, required
+        node, resolve.result_type(choice, tuple(child.type for child in children)), children, choice.function, required
     )
 
 
@@ -53,26 +44,26 @@ def _deferred(argument: e.Expression) -> Bound | None:
     return Bound(argument, None) if isinstance(argument, e.Lambda | e.IntervalUnit) else None
 
 
-def _argument(bound: Bound) -> Argument:
+def _argument(bound: Bound) -> resolve.Argument:
     match bound.node:
         case e.Lambda(parameters):
-            return LambdaArgument(len(parameters))
+            return resolve.LambdaArgument(len(parameters))
         case e.IntervalUnit():
-            return IntervalArgument()
+            return resolve.IntervalArgument()
         case _:
             return bound.type
 
 
-def _convert_argument(argument: Bound, parameter: Parameter, choice: Choice) -> Bound:
+def _convert_argument(argument: Bound, parameter: Parameter, choice: resolve.Choice) -> Bound:
     if argument.type is not None:
-        return converted(argument, target_of(parameter, argument.type))
+        return converted(argument, resolve.target_of(parameter, argument.type))
     if isinstance(argument.node, e.NullLiteral) and is_concrete(parameter.pattern):
         # An untyped NULL has the type of its parameter, which overloads for STRING and BYTES ask for.
-        return replace(argument, type=substitute(parameter.pattern, choice.binding))
+        return replace(argument, type=resolve.substitute(parameter.pattern, choice.binding))
     return argument
 
 
-def _bind_lambda(node: e.Lambda, parameter: Parameter, choice: Choice, bind: Bind) -> Bound:
+def _bind_lambda(node: e.Lambda, parameter: Parameter, choice: resolve.Choice, bind: Bind) -> Bound:
     pattern = parameter.pattern
     if not isinstance(pattern, LambdaOf):
         raise TypeError(f"{pattern} accepted a lambda")
@@ -84,16 +75,16 @@ def _bind_lambda(node: e.Lambda, parameter: Parameter, choice: Choice, bind: Bin
             span=node.span,
             hint="cast the NULL argument to a type",
         )
-    types = [substitute(p, choice.binding) for p in pattern.parameters]
+    types = [resolve.substitute(p, choice.binding) for p in pattern.parameters]
     body = bind(node.body, dict(zip(node.parameters, types, strict=True)))
-    if not unify(pattern.result, body.type, choice.binding):
+    if not resolve.unify(pattern.result, body.type, choice.binding):
         raise _bad_lambda(node.span, pattern, body, choice)
     return Bound(node, None, (body,))
 
 
-def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choice) -> FunctionError:
+def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: resolve.Choice) -> FunctionError:
     if generics_of(pattern.result) <= set(choice.binding.types):
-        expected = str(substitute(pattern.result, choice.binding))
+        expected = str(resolve.substitute(pattern.result, choice.binding))
     else:
         expected = str(pattern.result)
     return FunctionError(
@@ -103,7 +94,7 @@ def _bad_lambda(span: Span | None, pattern: LambdaOf, body: Bound, choice: Choic
     )
 
 
-def _check_literals(node: e.FunctionCall, choice: Choice) -> None:
+def _check_literals(node: e.FunctionCall, choice: resolve.Choice) -> None:
     for at in choice.literals:
         argument = node.arguments[at]
         inner = argument.operand if isinstance(argument, e.Negate) else argument

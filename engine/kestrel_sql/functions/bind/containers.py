@@ -87,12 +87,13 @@ def struct(node: e.StructConstructor, values: tuple[Bound, ...]) -> Bound:
     return Bound(node, Struct(tuple(fields)), values)
 
 
-def subscript(node: e.Subscript, base: Bound, index: Bound) -> Bound:
+def subscript(node: e.Subscript, children: tuple[Bound, ...]) -> Bound:
     """Type `base[index]`; convert the index of an array to INTEGER.
 
     Raises:
         TypeMismatchError: `base` is neither an array nor a map, or an array's index is not a number.
     """
+    base, index = children
     match base.type:
         case Array(item):
             if index.type is not None and not is_numeric(index.type):
@@ -101,7 +102,7 @@ def subscript(node: e.Subscript, base: Bound, index: Bound) -> Bound:
                 )
             return Bound(node, item, (base, implicitly_cast(index, INTEGER)))
         case Map(_, value):
-            return Bound(node, value, (base, index))
+            return Bound(node, value, children)
         case other:
             hint = "Use the dereference operator for STRUCTS: '->'" if isinstance(other, Struct) else None
             raise TypeMismatchError(
@@ -111,13 +112,14 @@ def subscript(node: e.Subscript, base: Bound, index: Bound) -> Bound:
             )
 
 
-def dereference(node: e.Dereference, base: Bound) -> Bound:
+def dereference(node: e.Dereference, children: tuple[Bound, ...]) -> Bound:
     """Type `base->field`.
 
     Raises:
         TypeMismatchError: `base` is not a struct.
         UnknownColumnError: the struct has no such field.
     """
+    (base,) = children
     if not isinstance(base.type, Struct):
         raise TypeMismatchError(f"Expected STRUCT type, got: {base_name(base.type)}", span=node.span)
     field = base.type.field(node.field)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from kestrel_sql.errors import TypeMismatchError
@@ -41,32 +40,34 @@ def converted(bound: Bound, target: t.SqlType | None) -> Bound:
     return cast if isinstance(bound.node, e.StringLiteral) else replace(cast, implicit=False)
 
 
-def explicit_cast(node: e.Cast, operand: Bound) -> Bound:
+def explicit_cast(node: e.Cast, operands: tuple[Bound, ...]) -> Bound:
     """Type a CAST.
 
     Raises:
         TypeMismatchError: there is no cast between the types.
     """
+    (operand,) = operands
     if operand.type is not None and not can_cast(operand.type, node.type):
         raise TypeMismatchError(f"Cast of {operand.type} to {node.type} is not supported", span=node.span)
     return Bound(node, node.type, (operand,))
 
 
-def comparison(node: e.Comparison, left: Bound, right: Bound) -> Bound:
+def comparison(node: e.Comparison, sides: tuple[Bound, ...]) -> Bound:
     """Type a comparison; a DATE beside a TIMESTAMP becomes its midnight.
 
     Raises:
         TypeMismatchError: the operator does not compare the types, or an operand is NULL.
     """
-    return Bound(node, t.BOOLEAN, _comparable(node, node.op, left, right))
+    return Bound(node, t.BOOLEAN, _comparable(node, node.op, *sides))
 
 
-def between(node: e.Between, operand: Bound, lower: Bound, upper: Bound) -> Bound:
+def between(node: e.Between, children: tuple[Bound, ...]) -> Bound:
     """Type `x BETWEEN a AND b` as its two comparisons.
 
     Raises:
         TypeMismatchError: a bound does not compare with the operand.
     """
+    operand, lower, upper = children
     least, most = e.ComparisonOp.GREATER_THAN_OR_EQUAL, e.ComparisonOp.LESS_THAN_OR_EQUAL
     for op, bound in ((least, lower), (most, upper)):
         operand, _ = _comparable(node, op, operand, bound)
@@ -126,12 +127,13 @@ def _compares(op: e.ComparisonOp, left: t.SqlType, right: t.SqlType) -> bool:
     )
 
 
-def arithmetic(node: e.Arithmetic, left: Bound, right: Bound) -> Bound:
+def arithmetic(node: e.Arithmetic, sides: tuple[Bound, ...]) -> Bound:
     """Type an arithmetic operation, or `+` of two strings.
 
     Raises:
         TypeMismatchError: the operator is not defined for the types.
     """
+    left, right = sides
     if left.type == right.type == t.STRING and node.op is e.ArithmeticOp.ADD:
         return Bound(node, t.STRING, (left, right))
     if left.type is None or right.type is None:
@@ -175,12 +177,13 @@ def decimal_result(op: e.ArithmeticOp, left: t.Decimal, right: t.Decimal) -> t.D
             return t.Decimal(min(whole_left, whole_right) + scale, scale)
 
 
-def signed(node: e.Expression, operand: Bound) -> Bound:
+def signed(node: e.Expression, operands: tuple[Bound, ...]) -> Bound:
     """Type a unary plus or minus.
 
     Raises:
         TypeMismatchError: the operand is not a number.
     """
+    (operand,) = operands
     if not t.is_numeric(operand.type):
         raise TypeMismatchError(
             f"Error processing expression: {format_expression(node)}. "
@@ -190,7 +193,7 @@ def signed(node: e.Expression, operand: Bound) -> Bound:
     return Bound(node, operand.type, (operand,))
 
 
-def logical(node: e.Expression, operands: Sequence[Bound]) -> Bound:
+def logical(node: e.Expression, operands: tuple[Bound, ...]) -> Bound:
     """Type AND, OR and NOT.
 
     Raises:
@@ -202,7 +205,7 @@ def logical(node: e.Expression, operands: Sequence[Bound]) -> Bound:
                 f"Expected a BOOLEAN, but {format_expression(operand.node)} is {operand.type}",
                 span=operand.node.span or node.span,
             )
-    return Bound(node, t.BOOLEAN, tuple(operands))
+    return Bound(node, t.BOOLEAN, operands)
 
 
 def ends_decided(node: e.Logical) -> bool:
@@ -226,13 +229,13 @@ def _constant_truth(node: e.Expression) -> bool | None:
             return None
 
 
-def like(node: e.Like, operand: Bound, pattern: Bound) -> Bound:
+def like(node: e.Like, sides: tuple[Bound, ...]) -> Bound:
     """Type a LIKE.
 
     Raises:
         TypeMismatchError: an operand is not a STRING, or ESCAPE is not one character.
     """
-    for side in (operand, pattern):
+    for side in sides:
         if side.type not in (None, t.STRING):
             raise TypeMismatchError(
                 f"LIKE needs STRING operands, but {format_expression(side.node)} is {side.type}",
@@ -241,7 +244,7 @@ def like(node: e.Like, operand: Bound, pattern: Bound) -> Bound:
             )
     if node.escape is not None and len(node.escape) != 1:
         raise TypeMismatchError(f"ESCAPE must be one character, but was: '{node.escape}'", span=node.span)
-    return Bound(node, t.BOOLEAN, (operand, pattern))
+    return Bound(node, t.BOOLEAN, sides)
 
 
 def case(node: e.Case, children: tuple[Bound, ...]) -> Bound:

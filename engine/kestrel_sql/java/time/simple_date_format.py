@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 from functools import lru_cache
 
 from kestrel_sql.java.time.fields import to_days
@@ -26,59 +25,36 @@ _MAX_DIGITS = 10
 _CENTURY_BACK = 80
 
 
-class CalendarField(Enum):
-    """A calendar field that a pattern can set."""
+CalendarFields = dict[str, int]
+"""The fields that were set, by their letters in patterns. The last one set comes last: it wins in Java's calendar."""
 
-    ERA = "G"
-    YEAR = "y"
-    MONTH = "M"
-    DAY = "d"
-    DAY_OF_YEAR = "D"
-    WEEKDAY = "E"
-    HALF = "a"
-    HOUR = "H"
-    HOUR_OF_HALF = "h"
-    MINUTE = "m"
-    SECOND = "s"
-    MILLI = "S"
-    OFFSET = "X"
-
-
-CalendarFields = dict[CalendarField, int]
-"""The fields that were set. The last one set comes last, because it wins in Java's calendar."""
+_NUMBER = re.compile(r"\s*\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """A number; `width` limits its digits if another number follows directly."""
+    """A number of `count` letters; its shape limits its digits to as many if another number follows directly."""
 
-    field: CalendarField
+    field: str
     count: int
     change: Callable[[int], int] = int
-    width: int | None = None
+    shape: re.Pattern[str] = _NUMBER
 
     def read(self, fields: CalendarFields, text: str, at: int) -> int:
         """Parse the number; unless its width is limited, whitespace may precede it."""
-        start = at
-        if self.width is None:
-            while start < len(text) and text[start].isspace():
-                start += 1
-        limit = len(text) if self.width is None else min(len(text), start + self.width)
-        end = start
-        while end < limit and text[end].isdecimal():
-            end += 1
-        digits = text[start:end].lstrip("0")
-        if end == start or len(digits) > _MAX_DIGITS or int(digits or 0) > _MAX_INT:
-            raise ValueError(f"Unparseable date at index {start}")
+        match = self.shape.match(text, at)
+        digits = match[0].strip().lstrip("0") if match else ""
+        if match is None or len(digits) > _MAX_DIGITS or int(digits or 0) > _MAX_INT:
+            raise ValueError(f"Unparseable date at index {at}")
         _set(fields, self.field, self.change(int(digits or 0)))
-        return end
+        return match.end()
 
 
 @dataclass(frozen=True, slots=True)
 class NamedValues:
     """One of several names, in any letter case; longer names come before their prefixes."""
 
-    field: CalendarField
+    field: str
     values: tuple[tuple[str, int], ...]
 
     def read(self, fields: CalendarFields, text: str, at: int) -> int:
@@ -116,12 +92,12 @@ class ZoneOffset:
         if match:
             sign, hours, minutes = match.groups()
             total = int(hours or 0) * 3_600 + int(minutes or 0) * 60
-            _set(fields, CalendarField.OFFSET, -total if sign == "-" else total)
+            _set(fields, "X", -total if sign == "-" else total)
             return match.end()
         if self.named:
             for name, offset in _zone_offsets():
                 if text[at : at + len(name)].lower() == name:
-                    _set(fields, CalendarField.OFFSET, offset)
+                    _set(fields, "X", offset)
                     return at + len(name)
         raise ValueError(f"Unparseable date at index {at}")
 
@@ -165,7 +141,7 @@ def compile_simple(pattern: str) -> tuple[Strategy, ...]:
 
 def _limited(strategy: Strategy, after: Strategy | None) -> Strategy:
     if isinstance(strategy, Digits) and isinstance(after, Digits):
-        return Digits(strategy.field, strategy.count, strategy.change, strategy.count)
+        return replace(strategy, shape=re.compile(rf"\d{{1,{strategy.count}}}"))
     return strategy
 
 
@@ -190,33 +166,30 @@ def _quoted(pattern: str, at: int) -> tuple[Strategy, int]:
 
 
 def _letters(pattern: str, start: int) -> tuple[Strategy, int]:
-    letter = pattern[start]
-    at = start
-    while at < len(pattern) and pattern[at] == letter:
-        at += 1
-    count = at - start
-    strategy = _numeric(letter, count) or _named(letter, count) or _offset(letter, count)
+    letter, rest = pattern[start], pattern[start:]
+    count = len(rest) - len(rest.lstrip(letter))
+    strategy = _numeric(letter, count) or _named(letter) or _offset(letter, count)
     if strategy is None:
         raise ValueError(f"Format '{letter * min(count, 10)}' not supported")
-    return strategy, at
+    return strategy, start + count
 
 
 def _numeric(letter: str, count: int) -> Strategy | None:
     match letter:
         case "y" | "Y":
-            return Digits(CalendarField.YEAR, count, int if count > 2 else _full_year)
+            return Digits("y", count, int if count > 2 else _full_year)
         case "M" | "L" if count < 3:
-            return Digits(CalendarField.MONTH, count)
+            return Digits("M", count)
         case "k":
-            return Digits(CalendarField.HOUR, count, lambda hour: 0 if hour == 24 else hour)
+            return Digits("H", count, lambda hour: 0 if hour == 24 else hour)
         case "h":
-            return Digits(CalendarField.HOUR_OF_HALF, count, lambda hour: 0 if hour == 12 else hour)
+            return Digits("h", count, lambda hour: 0 if hour == 12 else hour)
         case "K":
-            return Digits(CalendarField.HOUR_OF_HALF, count)
+            return Digits("h", count)
         case "u":
-            return Digits(CalendarField.WEEKDAY, count)
+            return Digits("E", count)
         case "d" | "D" | "H" | "m" | "s" | "S":
-            return Digits(CalendarField(letter), count)
+            return Digits(letter, count)
         case _:
             return None
 
@@ -230,20 +203,21 @@ def _full_year(value: int) -> int:
     return century + value if value >= start - century else century + value + 100
 
 
-def _named(letter: str, count: int) -> Strategy | None:
+def _named(letter: str) -> Strategy | None:
     match letter:
         case "M" | "L":
-            return NamedValues(CalendarField.MONTH, _both_lengths(MONTHS))
+            return NamedValues("M", _both_lengths(MONTHS))
         case "E":
-            return NamedValues(CalendarField.WEEKDAY, _both_lengths(DAYS))
+            return NamedValues("E", _both_lengths(DAYS))
         case "a":
-            return NamedValues(CalendarField.HALF, (("am", 0), ("pm", 1), ("a", 0), ("p", 1)))
+            return NamedValues("a", (("am", 0), ("pm", 1), ("a", 0), ("p", 1)))
         case "G":
-            return NamedValues(
-                CalendarField.ERA, (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1), ("b", 0), ("a", 1))
-            )
+            return NamedValues("G", _ERAS)
         case _:
             return None
+
+
+_ERAS = (("before christ", 0), ("anno domini", 1), ("bc", 0), ("ad", 1), ("b", 0), ("a", 1))
 
 
 def _both_lengths(names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
@@ -277,40 +251,33 @@ def _zone_offsets() -> list[tuple[str, int]]:
     )
 
 
-def _set(fields: CalendarFields, field: CalendarField, value: int) -> None:
+def _set(fields: CalendarFields, field: str, value: int) -> None:
     fields.pop(field, None)
     fields[field] = value
 
 
 def _millis(fields: CalendarFields) -> int:
-    seconds = (
-        _hour(fields) * 3_600
-        + fields.get(CalendarField.MINUTE, 0) * 60
-        + fields.get(CalendarField.SECOND, 0)
-        - fields.get(CalendarField.OFFSET, 0)
-    )
-    return _days(fields) * DAY_MS + seconds * 1_000 + fields.get(CalendarField.MILLI, 0)
+    seconds = _hour(fields) * 3_600 + fields.get("m", 0) * 60 + fields.get("s", 0) - fields.get("X", 0)
+    return _days(fields) * DAY_MS + seconds * 1_000 + fields.get("S", 0)
 
 
 def _hour(fields: CalendarFields) -> int:
     order = list(fields)
-    halves = [order.index(field) for field in (CalendarField.HOUR_OF_HALF, CalendarField.HALF) if field in fields]
-    if CalendarField.HOUR in fields and (len(halves) < 2 or order.index(CalendarField.HOUR) > max(halves)):
-        return fields[CalendarField.HOUR]
-    return fields.get(CalendarField.HALF, 0) * 12 + fields.get(CalendarField.HOUR_OF_HALF, 0)
+    halves = [order.index(field) for field in ("h", "a") if field in fields]
+    if "H" in fields and (len(halves) < 2 or order.index("H") > max(halves)):
+        return fields["H"]
+    return fields.get("a", 0) * 12 + fields.get("h", 0)
 
 
 def _days(fields: CalendarFields) -> int:
-    year = fields.get(CalendarField.YEAR, 1970)
-    if fields.get(CalendarField.ERA) == 0:
+    year = fields.get("y", 1970)
+    if fields.get("G") == 0:
         year = 1 - year
     order = list(fields)
-    if CalendarField.DAY_OF_YEAR in fields and (
-        CalendarField.DAY not in fields or order.index(CalendarField.DAY_OF_YEAR) > order.index(CalendarField.DAY)
-    ):
-        month, day = 1, fields[CalendarField.DAY_OF_YEAR]
+    if "D" in fields and ("d" not in fields or order.index("D") > order.index("d")):
+        month, day = 1, fields["D"]
     else:
-        month, day = fields.get(CalendarField.MONTH, 1), fields.get(CalendarField.DAY, 1)
+        month, day = fields.get("M", 1), fields.get("d", 1)
     years, month = divmod(month - 1, 12)
     days = to_days(year + years, month + 1, 1) + day - 1
     return days if days >= GREGORIAN_START else _julian_days(year + years, month + 1) + day - 1
