@@ -269,7 +269,9 @@ def ended(write: Pass, step: str, place: Path) -> Pass:
                 yield batch
 
         answered = task._answer
-        changed: dict[str, Any] = {"_answer": lambda owner: (is_due("passed") and kill_other(owner), answered(owner))[1]}
+        changed: dict[str, Any] = {
+            "_answer": lambda owner: (is_due("passed") and kill_other(owner), answered(owner))[1]
+        }
         if step in methods:
             # The steps of a writer are those of this process.
             changed["_connected"] = lambda _: None

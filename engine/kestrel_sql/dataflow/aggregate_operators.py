@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kestrel_sql.dataflow import internal_topics
 from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
@@ -18,7 +19,7 @@ from kestrel_sql.operators.aggregates.unwindowed import StreamAggregate, TableAg
 from kestrel_sql.operators.aggregates.windows import TimeWindowAggregate
 from kestrel_sql.operators.operator import Operator
 from kestrel_sql.plan.schemas import of_column, scope_of
-from kestrel_sql.plan.step import Step, WindowInfo, WindowType
+from kestrel_sql.plan.step import Formats, Step, WindowInfo, WindowType
 from kestrel_sql.plan.steps.aggregates import (
     StreamAggregateV1,
     StreamWindowedAggregateV1,
@@ -159,11 +160,13 @@ def _aggregated(step: AnyAggregate, query: Query, source: Relation) -> Relation:
 def _columns(step: AnyAggregate, query: Query, source: Relation) -> tuple[Columns, Calls]:
     positions = {column.name: i for i, column in enumerate(source.schema.value)}
     columns = tuple(of_column(step, "nonAggregateColumns", name, positions) for name in step.non_aggregate_columns)
-    return columns, tuple(_call(call, query, source, positions) for call in step.aggregation_functions)
+    return columns, tuple(
+        _call(call, query, source, positions, step.internal_formats) for call in step.aggregation_functions
+    )
 
 
 def _call(
-    call: FunctionCall, query: Query, source: Relation, positions: dict[str, int]
+    call: FunctionCall, query: Query, source: Relation, positions: dict[str, int], formats: Formats
 ) -> tuple[Aggregator, tuple[int, ...]]:
     bound = query.bind(call, scope_of(source.schema))
     function = bound.function
@@ -183,7 +186,11 @@ def _call(
         else:
             raise UnsupportedError(f"{call.name} takes columns and constants, not expressions")
     aggregator = function.factory(AggregateCall(tuple(types), bound.type, tuple(literals), query.function_settings))
-    return replace(aggregator, name=call.name), tuple(indices)
+    is_listed = function.intermediate is not None
+    kind = bound.type if function.intermediate is None else function.intermediate(tuple(types))
+    restored = internal_topics.restored(formats, kind, aggregator.initialize(), is_listed=is_listed)
+    fold = aggregator.fold if restored is None else None
+    return replace(aggregator, name=call.name, restored=restored, fold=fold), tuple(indices)
 
 
 def _constant(node: Expression) -> object:

@@ -1,8 +1,8 @@
-"""What an internal topic, over which rows go to the tasks of new keys, makes of their values."""
+"""What ksqlDB's internal topics and stores make of the values that they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -12,10 +12,13 @@ from kestrel_sql.dataflow.rows import Cells, Log, Rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.expressions import columns
 from kestrel_sql.formats.known import protobuf_nosr
+from kestrel_sql.formats.null_keys import named_keys
 from kestrel_sql.formats.serde import SerdeSpec
+from kestrel_sql.formats.table import format_of
+from kestrel_sql.java.utf16 import without_halves
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import Array, Map, Struct
+from kestrel_sql.types.sql_types import STRING, Array, Field, Map, SqlType, Struct
 
 
 def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
@@ -34,6 +37,93 @@ def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
         return replace(rows, value=rows.value.changed(change), old=old)
 
     return query.then(source, apply, source, "read NULL back from PROTOBUF")
+
+
+def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool) -> Callable[[object], object] | None:
+    """Return what a store makes of the states of an aggregate, None if nothing (rule F10.2).
+
+    Args:
+        formats: those of the store.
+        kind: the type of the states.
+        fresh: the state without rows.
+        is_listed: whether the states of STRUCTs are lists.
+    """
+    info = formats.value_format
+    match kind:
+        case Map():
+            name = "" if info.format.startswith("PROTOBUF") else "null"
+            return None if info.format in ("AVRO", "JSON_SR") else partial(_key_named, name)
+        case Array(Struct(fields)) if is_listed:
+            of_entry = _listed(info, fields)
+            return None if of_entry is None else partial(_each, of_entry)
+        case Struct(fields) if is_listed and fresh is None:
+            return _listed(info, fields)
+        case _:
+            return None if is_listed or not (fresh is None or isinstance(kind, Array)) else _stored(info, kind)
+
+
+def _key_named(text: str, counts: object) -> object:
+    """Name the NULL among the keys of a HISTOGRAM; of two with one name, the older is written and read last."""
+    if isinstance(counts, dict) and None in counts:
+        count = counts.pop(None)
+        counts.setdefault(text, count)
+    return counts
+
+
+def _listed(info: FormatInfo, fields: Sequence[Field]) -> Callable[[object], object] | None:
+    readers = [_stored(info, field.type) for field in fields]
+    return partial(_each_field, readers) if any(readers) else None
+
+
+def _each_field(readers: Sequence[Callable[[object], object] | None], state: object) -> object:
+    if not isinstance(state, list):
+        return state
+    return [value if read is None else read(value) for read, value in zip(readers, state, strict=True)]
+
+
+def _each(read: Callable[[object], object], states: object) -> object:
+    return [*map(read, states)] if isinstance(states, list) else states
+
+
+def _stored(info: FormatInfo, kind: SqlType) -> Callable[[object], object] | None:
+    """What reads a value back from a store, None if it comes back as it is."""
+    if kind == STRING and not format_of(info.format).keeps_halves:
+        is_delimited, is_protobuf = info.format == "DELIMITED", info.format.startswith("PROTOBUF")
+        return partial(_same_or, "" if is_protobuf else None, "" if is_delimited else None)
+    if not info.format.startswith("PROTOBUF"):
+        return None
+    info = replace(info, format=protobuf_nosr.FORMAT.name)
+    if isinstance(kind, Array | Map | Struct):
+        return partial(_from_protobuf, info, Column("VALUE", kind))
+    default = _read_back(info, Column("VALUE", kind))(None)
+    return None if default is None else partial(_same_or, default, None)
+
+
+def _same_or(other: object, lost: object, value: object) -> object:
+    return other if value == lost else without_halves(value)
+
+
+def _from_protobuf(info: FormatInfo, column: Column, value: object) -> object:
+    # What reads it cannot go to another process.
+    return _read_back(info, column)(value)
+
+
+def with_named_keys(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
+    """Name the NULL keys of maps for a sink in PROTOBUF, which has no NULL (rule F9.3)."""
+    if not formats.value_format.format.startswith("PROTOBUF"):
+        return source
+    names = [named_keys([column], "") for column in source.schema.value]
+    if not any(names):
+        return source
+
+    def change(place: int, cells: Cells) -> columns.Column | None:
+        name = names[place]
+        return None if name is None else [name((value,))[0] for value in cells.values()]
+
+    def apply(_: Log, rows: Rows) -> Rows:
+        return replace(rows, value=rows.value.changed(change))
+
+    return query.then(source, apply, source, "name NULL keys of maps")
 
 
 def _reader(info: FormatInfo, column: Column) -> Callable[[Cells], columns.Column | None] | None:

@@ -10,9 +10,9 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Map, SqlType, Struct
 
 
-def named_keys(columns: Sequence[Column]) -> Callable[[Row], Row] | None:
-    """Return what gives the NULL key of a map its name; one that is no STRING is left out. None without maps."""
-    converts = [_naming(column.type) for column in columns]
+def named_keys(columns: Sequence[Column], null: str = "null") -> Callable[[Row], Row] | None:
+    """Return what names the NULL key of a map `null`; one that is no STRING is left out. None without maps."""
+    converts = [_naming(column.type, null) for column in columns]
     if not any(converts):
         return None
     return lambda values: tuple(
@@ -21,15 +21,15 @@ def named_keys(columns: Sequence[Column]) -> Callable[[Row], Row] | None:
     )
 
 
-def _naming(sql_type: SqlType) -> Callable[[Any], Any] | None:
+def _naming(sql_type: SqlType, null: str) -> Callable[[Any], Any] | None:
     match sql_type:
         case Map(key, item):
-            name, inner = "null" if key == STRING else None, _naming(item)
+            name, inner = null if key == STRING else None, _naming(item, null)
             return lambda mapping: _with_named_key(mapping, name, inner)
-        case Array(item) if (inner := _naming(item)) is not None:
+        case Array(item) if (inner := _naming(item, null)) is not None:
             return lambda items: [each if each is None else inner(each) for each in items]
-        case Struct(fields) if any(_naming(field.type) for field in fields):
-            inners = {field.name: _naming(field.type) for field in fields}
+        case Struct(fields) if any(_naming(field.type, null) for field in fields):
+            inners = {field.name: _naming(field.type, null) for field in fields}
             return lambda struct: {
                 name: value if value is None or (convert := inners[name]) is None else convert(value)
                 for name, value in struct.items()

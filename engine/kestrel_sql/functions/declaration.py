@@ -123,6 +123,8 @@ class Aggregator:
     """Whether `aggregate` takes, before the arguments, a number that increases with every call."""
     fold: Fold | None = None
     """The operation on whole columns that equals `aggregate`, if there is one."""
+    restored: Callable[[object], object] | None = None
+    """Changes a state as ksqlDB's store does, which writes and reads it with each row (rule F10.2)."""
     name: str = ""
     """The name of the called function, for error messages."""
 

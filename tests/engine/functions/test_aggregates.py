@@ -247,7 +247,7 @@ def test_collect_set_and_its_limit() -> None:
 
 def test_histogram_stops_at_a_thousand_keys() -> None:
     assert accumulation(collections.histogram, STRING).add("a", None, "a").undo(None, "a", "b").result == {"a": 1}
-    assert accumulation(collections.histogram, STRING).add(None, "a", None).result == {"a": 1, "null": 1}
+    assert accumulation(collections.histogram, STRING).add(None, "a", None).result == {"a": 1, None: 2}
     many = aggregator_of(collections.histogram, STRING)
     state = many.initialize()
     for value in range(1005):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kestrel_sql.dataflow import internal_topics
 from kestrel_sql.dataflow.evaluation import StepLog
 from kestrel_sql.dataflow.graph import GraphQuery, SinkWrite
 from kestrel_sql.dataflow.key_bytes import key_bytes
@@ -42,6 +43,7 @@ def _sink(step: AnySink, query: GraphQuery, source: Relation) -> Relation:
         written = _timestamped(step, query, written, step.timestamp_column)
     if written.nulls_empty_keys:
         written = query.then(written, _with_nulls, written, "make empty keys NULL")
+    written = internal_topics.with_named_keys(step.formats, query, written)
     key, value = query.specs(step.formats, written, written.schema.value)
     query.sink(
         SinkWrite(

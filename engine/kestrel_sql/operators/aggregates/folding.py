@@ -224,7 +224,11 @@ class Folding:
             picked = [None if ref is None else rows[ref] if ref >= 0 else self._copied(stored[~ref]) for ref in refs]
         now = _Wanted(refs)
         changed = now if shared is None or shared is refs else _Wanted(shared)
-        return picked, [each.at(changed if each.aggregator.mutates else now) for each in self._folded]
+        is_old, is_changed = shared is not None, shared is refs
+        return picked, [
+            each.at(changed, old=is_changed) if each.aggregator.mutates else each.at(now, old=is_old)
+            for each in self._folded
+        ]
 
     def _copied(self, group: Group | None) -> list[object]:
         found: list[Any] = [None] * len(self._columns) if group is None else group[COLUMNS]
@@ -318,7 +322,18 @@ class _Folded:
         entry: the entry that is folded, or `~slot` for a group before its first one.
     """
 
-    __slots__ = ("_after", "_arguments", "_first", "_folding", "_results", "aggregator", "entry", "numbers", "states")
+    __slots__ = (
+        "_after",
+        "_arguments",
+        "_first",
+        "_folding",
+        "_results",
+        "_stored",
+        "aggregator",
+        "entry",
+        "numbers",
+        "states",
+    )
 
     def __init__(
         self, folding: Folding, aggregator: Aggregator, arguments: Sequence[int], states: list[object], results: bool
@@ -330,6 +345,7 @@ class _Folded:
         self._after: Any = []
         if results:
             self._after = [None] * len(folding.refs)
+        self._stored: Any = [*self._after] if aggregator.restored is not None else None
 
     def begin(self) -> None:
         """Note the results of the groups before the batch."""
@@ -351,6 +367,7 @@ class _Folded:
         folding, states, after = self._folding, self.states, self._after
         refs, slots, entries = folding.refs, folding.slots, round_.entries
         add, undo, result = self.aggregator.aggregate, self.aggregator.undo, self.aggregator.result
+        restored = self.aggregator.restored
         given = self._given()
         chosen = given if isinstance(entries, range) else (given[entry] for entry in entries)
         for entry, arguments in zip(entries, chosen, strict=False):
@@ -359,6 +376,10 @@ class _Folded:
             state = states[slot] = step(states[slot], *arguments)
             if after:
                 after[entry] = result(state)
+            if restored is not None:
+                state = states[slot] = restored(state)
+                if after:
+                    self._stored[entry] = result(state)
 
     def _given(self) -> Sequence[tuple[object, ...]]:
         """What the aggregate takes for each entry after the state."""
@@ -379,9 +400,12 @@ class _Folded:
         for entry, value in zip(round_.entries, after.listed(), strict=True):
             self._after[entry] = value
 
-    def at(self, wanted: _Wanted) -> OwnColumn:
-        """Return results by entry, or `~slot` for those of groups before the batch; any value for None."""
-        after: Any = self._after
+    def at(self, wanted: _Wanted, *, old: bool) -> OwnColumn:
+        """Return results by entry, or `~slot` for those of groups before the batch; any value for None.
+
+        Those that are `old` are what the store gives back.
+        """
+        after: Any = self._after if self._stored is None or not old else self._stored
         found: OwnColumn = after
         if wanted.at is None:
             return found

@@ -79,14 +79,10 @@ def collect_set(call: AggregateCall) -> Aggregator:
 def histogram(call: AggregateCall) -> Aggregator:
     """Count how often each value occurs; after 1000 distinct values, new ones are ignored.
 
-    NULL is counted once only, as 'null'.
-
     Example: HISTOGRAM(X) over 'a', 'b', 'a' -> MAP('a' := 2, 'b' := 1)
     """
 
     def include(state: dict[str | None, int], value: str | None, times: int = 1) -> dict[str | None, int]:
-        if value is None and (None in state or "null" in state):
-            return state
         if value in state or len(state) < _HISTOGRAM_KEYS:
             state[value] = state.get(value, 0) + times
         return state
@@ -112,16 +108,9 @@ def histogram(call: AggregateCall) -> Aggregator:
     )
 
 
-def _counts(counts: dict[str | None, int]) -> dict[str, int]:
-    """Return the counts with valid map keys: NULL is counted as 'null', the string that JSON makes of such a key.
-
-    As Java's `merge` does, each value comes before older ones of its bucket.
-    """
-    named: dict[str, int] = {}
-    for value, times in reversed(counts.items()):
-        name = "null" if value is None else value
-        named[name] = named.get(name, 0) + times
-    return hash_map(named)
+def _counts(counts: dict[str | None, int]) -> dict[str | None, int]:
+    """Return the counts; as Java's `merge` does, each value comes before older ones of its bucket."""
+    return hash_map(dict(reversed(counts.items())))
 
 
 def _counted(arguments: tuple[SqlType | None, ...]) -> SqlType:
