@@ -14,8 +14,6 @@ from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.drivers.driver import Driver, RunOptions
 from kestrel_qtt.drivers.open import open_driver
 from kestrel_qtt.judge.judge import judge
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import Loaded, load_all
 from kestrel_qtt.runner import run_group
 
@@ -27,7 +25,7 @@ CHANGING = frozenset({"UNIX_TIMESTAMP", "RANDOM", "UUID"})
 
 def loaded_from(root: Path) -> Loaded:
     found = load_all(find_files([root]))
-    return replace(found, cases=tuple(c for c in found.cases if not isinstance(c, RestCase | ScriptCase)))
+    return replace(found, cases=tuple(c for c in found.cases if c.has_records))
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from kestrel_qtt.cases.discovery import find_files
-from kestrel_qtt.coverage.rules import Rule, citations, marked_tests, read_rules, sections
+from kestrel_qtt.coverage.rules import Rule, marked_tests, read_rules, sections
 from kestrel_qtt.load import load_all
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +27,8 @@ LETTERS = {
     "qtt-format": "Q",
     "rest-api": "R",
 }
+ID = r"[A-Z]\d+(?:\.\d+)*"
+CITED = re.compile(rf"\brules?\s+{ID}(?:(?:,\s+and|,|\s+and|\s+to)\s+{ID})*")
 CITING = [
     path for folder in ("engine", "qtt", "tests", "docs") for path in (ROOT / folder).rglob("*") if path.is_file()
 ]
@@ -69,6 +71,13 @@ def test_a_case_names_rules_that_exist() -> None:
 
 def test_a_test_names_rules_that_exist() -> None:
     assert {rule: tests for rule, tests in named_by_tests().items() if rule not in rules()} == {}
+
+
+def citations(text: str) -> Iterator[tuple[int, str]]:
+    """The rules and sections that a text cites (`rule L4.6.2`, `rules L4.6 and N9`), with their lines."""
+    for found in CITED.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield from ((line, rule) for rule in re.findall(ID, found[0]))
 
 
 def test_what_is_cited_exists() -> None:

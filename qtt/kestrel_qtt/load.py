@@ -251,7 +251,7 @@ class _Context:
         base, bracket, axes = case.id.rpartition("::")[2].partition("[")
         prefix = case.id.rpartition("::")[0]
         number = next(n for n in range(2, len(cases) + 3) if f"{prefix}::{base}~{n}{bracket}{axes}" not in cases)
-        return _renamed(case, f"{prefix}::{base}~{number}{bracket}{axes}")
+        return replace(case, id=f"{prefix}::{base}~{number}{bracket}{axes}")
 
     def cases(self, item: RawItem) -> Iterator[Case]:
         if item.error:
@@ -321,10 +321,6 @@ class _Context:
             variables=optional(members, "variables", dict) or {},
             matching=matching_of(members),
         )
-
-
-def _renamed(case: Case, name: str) -> Case:
-    return replace(case, id=name)
 
 
 def _named(members: Mapping[str, object]) -> str:

@@ -16,8 +16,6 @@ from kestrel_qtt.cases.known_gaps import load_gaps
 from kestrel_qtt.cases.model import Result
 from kestrel_qtt.cases.selection import Selection
 from kestrel_qtt.drivers.driver import Driver, RunOptions
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import load_all
 from kestrel_qtt.runner import run_cases
 from kestrel_sql.kafka.broker.broker import Broker
@@ -61,7 +59,7 @@ def results_of(spread: Spread, driver: Driver) -> list[Result]:
     Those of REST answers and SQL scripts, which run in memory only, are left out.
     """
     loaded = load_all(find_files([ROOT / spread.path])).cases
-    records = [case for case in loaded if not isinstance(case, RestCase | ScriptCase)]
+    records = [case for case in loaded if case.has_records]
     cases = Selection(None, spread.shard, spread.every).of(records)
     gaps = {name: gap for path in LEDGERS.get(spread.path, ()) for name, gap in load_gaps(ROOT / path).items()}
     return list(run_cases(cases, driver, RunOptions(), tolerant_errors=spread.path == KSQLDB, gaps=gaps))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kestrel_qtt.cli.main import main
-from kestrel_qtt.coverage.rules import RuleError, citations, marked_tests, read_rules, sections
+from kestrel_qtt.coverage.rules import RuleError, marked_tests, read_rules, sections
+from tests.test_spec import citations
 
 PAGE = """# A page
 

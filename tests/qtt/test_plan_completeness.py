@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kestrel_qtt.cases.read_json import parse_json
-from kestrel_qtt.plan_commands.format_coverage import facts_of, known_facts
+from kestrel_qtt.plan_commands.format_coverage import Shape, facts_of, shapes
 from kestrel_qtt.plans.store import find_plans
 from kestrel_sql.plan.table import COMMANDS, STEPS
 
@@ -34,6 +35,21 @@ STEP = {
     },
     "leftSource": {"@type": "streamSelectKeyV2", "keyExpression": ["A"]},
 }
+
+
+def known_facts() -> frozenset[str]:
+    """Every fact that the codec can read."""
+    return frozenset(fact for name, shape in shapes().items() for fact in known(name, shape))
+
+
+def known(name: str, shape: Shape) -> Iterator[str]:
+    yield name
+    for field, about in shape.items():
+        yield f"{name}.{field}"
+        if about.optional:
+            yield f"{name}.{field} absent"
+        yield from (f"{name}.{field}={value}" for value in about.values)
+        yield from (f"{name}.{field} as {value}" for value in (about.encodings or {}).values())
 
 
 @pytest.mark.rules("P5.1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -66,16 +66,14 @@ class Running:
         return self.listener.url
 
 
-@contextmanager
-def memory_server(engine: ServedEngine, settings: ServerSettings) -> Iterator[Running]:
+def memory_server(engine: ServedEngine, settings: ServerSettings) -> AbstractContextManager[Running]:
     """Serve an engine over topics in memory until the end of the block.
 
     Raises:
         OSError: nothing can listen on the address.
         EngineError: a file of the settings cannot be read.
     """
-    with backend_server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings) as running:
-        yield running
+    return backend_server(lambda wake: MemoryBackend(engine, settings.push_queue_rows, wake), settings)
 
 
 @contextmanager

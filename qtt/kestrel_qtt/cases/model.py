@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -234,6 +234,9 @@ class Case:
     compared. `functions` names the modules and Python files with the user functions of the case. If `script` names a
     file, its text is the one element of `statements`. `variables` are defined before the first statement.
     """
+
+    has_records: ClassVar[bool] = True
+    """Whether it is judged by the records that its queries write, and not by answers or by assertions of a script."""
 
     id: str
     file: Path

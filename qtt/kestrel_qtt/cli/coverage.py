@@ -21,8 +21,6 @@ from kestrel_qtt.cli.run import (
     progress,
     report_errors,
 )
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.report.html import Finding, write_findings
 
 _Counts = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -89,7 +87,7 @@ def _branches(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCod
     from kestrel_qtt.variants.branches import cover
 
     loaded = load_cases_of_script(arguments)
-    cases = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
+    cases = [case for case in loaded.cases if case.has_records]
     with closing(open_driver()) as engine:
         result = cover(cases, engine, progress())
     out = plain_console()

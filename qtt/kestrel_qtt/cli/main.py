@@ -188,7 +188,7 @@ def run_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitC
         records = "" if arguments.kafka else "cases of records, "
         left = f"{records}SQL scripts and cases of PRINT are not run over a socket"
     else:
-        fitting = [case for case in loaded.cases if not isinstance(case, RestCase | ScriptCase)]
+        fitting = [case for case in loaded.cases if case.has_records]
         left = "cases of REST answers and SQL scripts run in memory only"
     if left_out := len(loaded.cases) - len(fitting):
         Console(stderr=True).print(f"{left_out} {left}: left out", highlight=False)

@@ -26,8 +26,6 @@ from kestrel_qtt.cli.run import (
     report_errors,
     selected,
 )
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.report.html import Finding, write_findings
 from kestrel_qtt.variants.mutation import Mutation, Tried, mutate
 
@@ -59,7 +57,7 @@ def add_mutate(commands: argparse._SubParsersAction[argparse.ArgumentParser], ex
 def mutate_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:
     """Run the mutants, print the survivors and the score, and write the report."""
     loaded = load_cases_of_script(arguments)
-    cases = [case for case in selected(loaded, arguments) if not isinstance(case, RestCase | ScriptCase)]
+    cases = [case for case in selected(loaded, arguments) if case.has_records]
     if not cases:
         raise SelectionError("no case with expected records is selected; `qtt mutate` needs cases that pass")
     out, tell = plain_console(), progress()

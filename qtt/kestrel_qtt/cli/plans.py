@@ -29,8 +29,6 @@ from kestrel_qtt.cli.run import (
 from kestrel_qtt.coverage.rules import read_rules
 from kestrel_qtt.drivers.driver import PlanningDriver
 from kestrel_qtt.drivers.functions import check_functions
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_qtt.load import Loaded
 from kestrel_qtt.plan_commands import record as plan_commands
 from kestrel_qtt.plan_commands.record import Findings
@@ -125,9 +123,7 @@ def _over_cases(
     loaded = load_cases(arguments)
     cases = selected(loaded, arguments)
     with closing(open_driver()) as engine:
-        planned = [
-            case for case in cases if case.expected_exception is None and not isinstance(case, RestCase | ScriptCase)
-        ]
+        planned = [case for case in cases if case.expected_exception is None and case.has_records]
         findings = action(planned, engine, arguments.plans, loaded.gaps)
     return max(_told(findings), report_errors(loaded))
 
@@ -205,7 +201,7 @@ def _adopt(arguments: argparse.Namespace, _: OpenDriver) -> ExitCode:
     for draft in _found(arguments.paths):
         check_plan(read_plan(draft), str(draft))
         done.append(f"stored {adopt(arguments.plans, draft).folder}")
-    return _told(Findings(tuple(done)))
+    return _told(Findings(done))
 
 
 def _amend(arguments: argparse.Namespace, open_driver: OpenDriver) -> ExitCode:

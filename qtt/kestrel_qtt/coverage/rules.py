@@ -1,4 +1,4 @@
-"""The rules of the specification: read its pages, marked tests, and citations."""
+"""The rules of the specification: read its pages, and which tests are marked with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 _ID = r"[A-Z]\d+(?:\.\d+)*"
 _RULE = re.compile(rf"(?:\| )?\*\*({_ID})\*\* (.*)")
 _PLAN = re.compile(r"`(historic-plans/[\w./-]+)`")
-_CITED = re.compile(rf"\brules?\s+{_ID}(?:(?:,\s+and|,|\s+and|\s+to)\s+{_ID})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +67,6 @@ def _paragraph(lines: Iterable[str]) -> Iterator[str]:
 def sections(rules: Iterable[str]) -> set[str]:
     """Return the ids of rules and of their sections: `L4.6.2` is in `L4.6` and in `L4`."""
     return {".".join(parts[:n]) for parts in (rule.split(".") for rule in rules) for n in range(1, len(parts) + 1)}
-
-
-def citations(text: str) -> Iterator[tuple[int, str]]:
-    """Return the rules and sections that a text cites (`rule L4.6.2`, `rules L4.6 and N9`), with their lines."""
-    for found in _CITED.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield from ((line, rule) for rule in re.findall(_ID, found[0]))
 
 
 def marked_tests(folder: Path) -> Mapping[str, tuple[str, ...]]:

@@ -16,7 +16,7 @@ class FullDriver(RecordDriver):
 
     def carrier_of(self, case: model.Case) -> str:
         """What runs the queries of a case; engines in memory run theirs in the process."""
-        return "process" if isinstance(case, RestCase | ScriptCase) else super().carrier_of(case)
+        return super().carrier_of(case) if case.has_records else "process"
 
     def run(
         self, cases: Sequence[model.Case], options: RunOptions
@@ -24,7 +24,7 @@ class FullDriver(RecordDriver):
         """Run the cases; each is yielded once with its outcome and its share of the seconds."""
         rest = [case for case in cases if isinstance(case, RestCase)]
         scripts = [case for case in cases if isinstance(case, ScriptCase)]
-        records = [case for case in cases if not isinstance(case, RestCase | ScriptCase)]
+        records = [case for case in cases if case.has_records]
         if records:
             yield from super().run(records, options)
         # The engine of `kestrel shell` is imported where a case needs it: most runs have cases of records only.

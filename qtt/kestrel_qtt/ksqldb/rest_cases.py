@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kestrel_qtt.cases.decode import DecodeError, below, each, input_of, optional, outputs_of, rules_of, topic_of
 from kestrel_qtt.cases.discovery import CaseFile
@@ -28,6 +28,8 @@ class RestCase(Case):
 
     With `late_inputs`, inputs are produced after the push query has started. A `ksqldb` case is one of ksqlDB's.
     """
+
+    has_records: ClassVar[bool] = False
 
     responses: tuple[dict[str, Json], ...] = ()
     late_inputs: bool = False

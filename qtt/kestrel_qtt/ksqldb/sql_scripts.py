@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import slug
@@ -21,6 +22,8 @@ _DIRECTIVE = re.compile(r"--@\s*([\w.]+)\s*:\s*(.*?)\s*$")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCase(Case):
     """A test of a script. `statements` holds its whole text, `line` is the line of its directive."""
+
+    has_records: ClassVar[bool] = False
 
 
 @dataclass(slots=True)

@@ -63,28 +63,23 @@ def amend_plans(cases: Sequence[Case], driver: Driver, amendment: Amendment) -> 
     A plan is left alone, with a word, if more than its records differs, or if ksqlDB's engine gives other records than
     the plan does now.
     """
-    done: list[str] = []
-    problems: list[str] = []
-    failed: list[Result] = []
+    found, failed = Findings(), list[Result]()
     for result in run_cases(cases, driver, RunOptions()):
         if result.status is Status.PASSED:
-            done.append(f"unchanged {result.case.file.parent}: it gives what its spec expects")
+            found.done.append(f"unchanged {result.case.file.parent}: it gives what its spec expects")
         elif problem := _not_amendable(result):
-            problems.append(f"{result.case.file.parent}: {problem}")
+            found.problems.append(f"{result.case.file.parent}: {problem}")
         else:
             failed.append(result)
     for result, disagreement in zip(failed, _disagreements(failed, amendment.oracle), strict=True):
         folder = result.case.file.parent
         if disagreement:
-            problems.append(f"{folder}: {disagreement}")
+            found.problems.append(f"{folder}: {disagreement}")
             continue
-        try:
+        with found.of_one():
             _store(result, amendment)
-        except PlanStoreError as error:
-            problems.append(str(error))
-        else:
-            done.append(f"amended {folder}")
-    return Findings(tuple(done), tuple(problems))
+            found.done.append(f"amended {folder}")
+    return found
 
 
 def excuse_plans(cases: Sequence[Case], driver: PlanningDriver, amendment: Amendment) -> Findings:
@@ -92,22 +87,19 @@ def excuse_plans(cases: Sequence[Case], driver: PlanningDriver, amendment: Amend
 
     A plan is left alone, with a word, if its statements are planned as they were, or give what its spec expects.
     """
-    done: list[str] = []
-    problems: list[str] = []
+    found = Findings()
     for case in cases:
         folder = case.file.parent
-        try:
+        with found.of_one():
             stored = _plan_of(case)
             if problem := _not_excusable(case, stored, driver, amendment.reason):
-                problems.append(problem)
+                found.problems.append(problem)
             elif load_stored(stored)[1].get("today") == amendment.reason:
-                done.append(f"unchanged {folder}: its spec says so")
+                found.done.append(f"unchanged {folder}: its spec says so")
             else:
                 excuse(stored, amendment.reason, {"rules": list(amendment.rules), "reason": amendment.reason})
-                done.append(f"amended {folder}")
-        except PlanStoreError as error:
-            problems.append(str(error))
-    return Findings(tuple(done), tuple(problems))
+                found.done.append(f"amended {folder}")
+    return found
 
 
 def _not_excusable(case: Case, stored: StoredPlan, driver: PlanningDriver, reason: str) -> str:

@@ -27,7 +27,7 @@ from kestrel_sql.types.time_units import UNIT_MS
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class FieldFacts:
     """The facts of a field: whether it is optional, its values, and its encodings by JSON type."""
 
     optional: bool
@@ -35,7 +35,7 @@ class _Field:
     encodings: Mapping[Any, str] | None = None
 
 
-_Shape = Mapping[str, _Field]
+Shape = Mapping[str, FieldFacts]
 
 _FORMATS = ("formats", "internalFormats", "leftInternalFormats", "rightInternalFormats", "stateStoreFormats")
 _SPANS = ("size", "advanceBy", "gap", "retention", "gracePeriod")
@@ -62,19 +62,19 @@ def _enum_values(annotation: object) -> tuple[str, ...]:
     )
 
 
-def _shape_of(cls: object) -> _Shape:
+def _shape_of(cls: object) -> Shape:
     """Return the shape of a class whose JSON follows from its fields."""
     hints = get_type_hints(cls)
-    shape: dict[str, _Field] = {}
+    shape: dict[str, FieldFacts] = {}
     for member in members_of(cls):
         annotation = hints[member.field]
-        about = _Field(
+        about = FieldFacts(
             not member.required,
             _narrowed(cls, member.names[0]) or _enum_values(annotation),
             _encodings(member.names[0], annotation),
         )
         shape |= dict.fromkeys(member.names, about)
-    return shape | dict.fromkeys(ignored_fields(cls), _Field(True))
+    return shape | dict.fromkeys(ignored_fields(cls), FieldFacts(True))
 
 
 def _narrowed(cls: Any, name: str) -> tuple[str, ...]:
@@ -93,27 +93,27 @@ def _encodings(name: str, annotation: Any) -> Mapping[Any, str] | None:
 
 
 @functools.cache
-def _shapes() -> Mapping[str, _Shape]:
+def shapes() -> Mapping[str, Shape]:
     """Return the shapes of all objects by name: the tag, or the field that holds an untagged object."""
     tagged: dict[str, type[Any]] = {**STEPS, **COMMANDS, StatementPlan.tag: StatementPlan}
     classes = tagged | dict(part for cls in tagged.values() for part in _parts(cls))
-    features = _Field(True, _FEATURES)
-    lengths = dict.fromkeys(_SPANS, _Field(True))
-    format_ = {"format": _Field(False), "properties": _Field(True)}
+    features = FieldFacts(True, _FEATURES)
+    lengths = dict.fromkeys(_SPANS, FieldFacts(True))
+    format_ = {"format": FieldFacts(False), "properties": FieldFacts(True)}
     return {name: _shape_of(cls) for name, cls in classes.items()} | {
         "formats": {
             "keyFeatures": features,
             "valueFeatures": features,
-            "options": _Field(True, ("WRAP_SINGLE_VALUES", "UNWRAP_SINGLE_VALUES")),
+            "options": FieldFacts(True, ("WRAP_SINGLE_VALUES", "UNWRAP_SINGLE_VALUES")),
         },
         "keyFormat": format_,
         "valueFormat": format_,
         "windowExpression": {
-            "windowType": _Field(False, tuple(kind.value for kind in WindowType)),
-            "emitStrategy": _Field(True, _EMIT),
+            "windowType": FieldFacts(False, tuple(kind.value for kind in WindowType)),
+            "emitStrategy": FieldFacts(True, _EMIT),
             **lengths,
         },
-        "timeSpan": {"timeUnit": _Field(False, tuple(UNIT_MS)), "value": _Field(False)},
+        "timeSpan": {"timeUnit": FieldFacts(False, tuple(UNIT_MS)), "value": FieldFacts(False)},
     }
 
 
@@ -136,21 +136,6 @@ def _is_part(kind: object) -> bool:
     )
 
 
-def known_facts() -> frozenset[str]:
-    """Return every fact that the codec can read."""
-    return frozenset(fact for name, shape in _shapes().items() for fact in _known(name, shape))
-
-
-def _known(name: str, shape: _Shape) -> Iterator[str]:
-    yield name
-    for field, about in shape.items():
-        yield f"{name}.{field}"
-        if about.optional:
-            yield f"{name}.{field} absent"
-        yield from (f"{name}.{field}={value}" for value in about.values)
-        yield from (f"{name}.{field} as {value}" for value in (about.encodings or {}).values())
-
-
 def facts_of(document: object) -> frozenset[str]:
     """Return the facts of a parsed `plan.json`, or of a tagged part of it."""
     return frozenset(_of_value(document, ""))
@@ -162,8 +147,8 @@ def _of_value(value: object, field: str) -> Iterator[str]:
             yield from _of_value(item, field)
     elif isinstance(value, dict):
         name = value.get("@type", _object_name(field))
-        if name in _shapes():
-            yield from _of_object(value, name, _shapes()[name])
+        if name in shapes():
+            yield from _of_object(value, name, shapes()[name])
         for field, member in value.items():
             yield from _of_value(member, f"{name}.{field}" if name == "windowExpression" else field)
 
@@ -175,7 +160,7 @@ def _object_name(field: str) -> str:
     return "timeSpan" if field.startswith("windowExpression.") else field
 
 
-def _of_object(value: Mapping[str, object], name: str, shape: _Shape) -> Iterator[str]:
+def _of_object(value: Mapping[str, object], name: str, shape: Shape) -> Iterator[str]:
     yield name
     for field, about in shape.items():
         content = value.get(field)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE, case_file, find_files, stored_spec
@@ -26,8 +26,16 @@ from kestrel_qtt.runner import run_cases
 class Findings:
     """The messages of a command: what it did, and what is wrong."""
 
-    done: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def of_one(self) -> Iterator[None]:
+        """Make a problem of an error about one plan, which stops no other."""
+        try:
+            yield
+        except (plans.PlanStoreError, CaseFileError) as error:
+            self.problems.append(str(error))
 
 
 def stored_cases(paths: Sequence[Path], functions: Sequence[Path] = (), ledgers: Sequence[Path] = ()) -> Loaded:
@@ -61,48 +69,43 @@ def record_plans(
     that cannot be planned or stored, or that does not pass, is a problem and stops no other.
     """
     application = application_version(folder)
-    done: list[str] = []
-    problems: list[str] = []
-    fresh: dict[str, str] = {}
+    found, fresh = Findings(), dict[str, str]()
     for case in cases:
-        try:
-            document = driver.plan_documents(case)
+        with found.of_one():
+            document = _planned(case, driver)
             if not plans.is_recorded(folder, case.id, document):
                 fresh[case.id] = document
-        except PlanningError as error:
-            problems.append(_unplanned(case, error))
-        except plans.PlanStoreError as error:
-            problems.append(str(error))
     for result in run_cases([case for case in cases if case.id in fresh], driver, RunOptions(), gaps=gaps):
         case = result.case
         if result.status in (Status.FAILED, Status.ERROR):
-            problems.append(f"{case.id}: not recorded, it does not pass ({case.file}:{case.line})\n  {result.reason}")
+            problem = f"{case.id}: not recorded, it does not pass ({case.file}:{case.line})\n  {result.reason}"
+            found.problems.append(problem)
             continue
-        try:
+        with found.of_one():
             own = plans.version_above(folder, case.id, application) if application and not version else version
             stored = plans.record(folder, case.id, own, fresh[case.id], case_document(case))
-        except plans.PlanStoreError as error:
-            problems.append(str(error))
-        else:
             if stored is not None:
-                done.append(f"recorded {stored.folder}")
-    return Findings(tuple(done), tuple(problems))
+                found.done.append(f"recorded {stored.folder}")
+    return found
 
 
 def check_plans(cases: Sequence[Case], driver: PlanningDriver, folder: Path) -> Findings:
     """Compare the plans below `folder` with today's cases. A case that cannot be planned is a problem too."""
-    fresh: dict[str, Json] = {}
-    problems = []
+    found, fresh = Findings(), dict[str, Json]()
     for case in cases:
-        try:
-            fresh[case.id] = parse_json(driver.plan_documents(case))
-        except PlanningError as error:
-            problems.append(_unplanned(case, error))
-    return Findings(problems=(*problems, *plans.check(folder, fresh)))
+        with found.of_one():
+            fresh[case.id] = parse_json(_planned(case, driver))
+    found.problems.extend(plans.check(folder, fresh))
+    return found
 
 
-def _unplanned(case: Case, error: PlanningError) -> str:
-    return f"{case.id}: cannot be planned ({case.file}:{case.line})\n  {error}"
+def _planned(case: Case, driver: PlanningDriver) -> str:
+    """The plan of a case; raise PlanStoreError."""
+    try:
+        return driver.plan_documents(case)
+    except PlanningError as error:
+        message = f"{case.id}: cannot be planned ({case.file}:{case.line})\n  {error}"
+        raise plans.PlanStoreError(message) from error
 
 
 def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
@@ -117,7 +120,7 @@ def prove_plans(cases: Sequence[Case], driver: PlanningDriver) -> Findings:
         f"{len(found)} plans survive a round trip; "
         f"{differing} differ from today's, {excused} of them for a stated reason"
     )
-    return Findings(() if problems else (summary,), (*problems, *run_today(found, driver)))
+    return Findings([] if problems else [summary], [*problems, *run_today(found, driver)])
 
 
 def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
@@ -137,7 +140,7 @@ def compact_plans(paths: Sequence[Path], *, dry_run: bool) -> Findings:
                 plans.remove(decision.plan)
         elif decision.plan not in newest:
             done.append(f"kept {decision.plan.folder}: {decision.reason}")
-    return Findings((*done, f"{sum(v.equal_to is None for v in decisions)} of {len(decisions)} plans stay"))
+    return Findings([*done, f"{sum(v.equal_to is None for v in decisions)} of {len(decisions)} plans stay"])
 
 
 def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
@@ -147,38 +150,29 @@ def store_checkpoints(cases: Sequence[Case], after: int | None) -> Findings:
     """
     from kestrel_qtt.plan_commands.resume import Checkpoints
 
-    done: list[str] = []
-    problems: list[str] = []
+    found = Findings()
     with closing(Checkpoints()) as engine:
         for case in cases:
-            try:
+            with found.of_one():
                 path = plan_checkpoints.write(case.file.parent, engine.freeze(case, after))
-            except plans.PlanStoreError as error:
-                problems.append(str(error))
-            else:
-                done.append(f"stored {path}, {path.stat().st_size} bytes")
-    return Findings(tuple(done), tuple(problems))
+                found.done.append(f"stored {path}, {path.stat().st_size} bytes")
+    return found
 
 
 def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) -> Findings:
     """Resume from every checkpoint below `paths`. Records that differ from those of the case are a problem."""
     from kestrel_qtt.plan_commands.resume import Checkpoints
 
-    done: list[str] = []
-    problems: list[str] = []
+    found = Findings()
     with closing(Checkpoints()) as engine:
         for file in (file for path in paths for file in plan_checkpoints.find(path)):
-            try:
+            with found.of_one():
                 case = load_stored(case_file(file.with_name(SPEC_FILE)))
                 case = replace(case, functions=(*case.functions, *functions))
                 result = engine.resume(case, plan_checkpoints.read(file))
-            except (plans.PlanStoreError, CaseFileError) as error:
-                problems.append(str(error))
-            else:
-                (done if result.status is Status.PASSED else problems).append(
-                    f"{result.status.value} {file}\n  {result.reason}".rstrip()
-                )
-    return Findings(tuple(done), tuple(problems))
+                where = found.done if result.status is Status.PASSED else found.problems
+                where.append(f"{result.status.value} {file}\n  {result.reason}".rstrip())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +196,4 @@ def plan_texts(
     others = [path for path in paths if path not in files]
     cases = selection.of(load_all(find_files(others), functions).cases) if others else []
     for case in cases:
-        try:
-            yield PlanText(case.id, driver.plan_documents(case), case.functions)
-        except PlanningError as error:
-            raise plans.PlanStoreError(_unplanned(case, error)) from error
+        yield PlanText(case.id, _planned(case, driver), case.functions)

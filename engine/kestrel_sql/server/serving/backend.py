@@ -18,10 +18,8 @@ from kestrel_sql.server.service import CommandStatus
 from kestrel_sql.server.serving.error_log import ErrorLog
 from kestrel_sql.server.serving.lookups import LookUp
 from kestrel_sql.server.serving.push_clients import PushClients
-from kestrel_sql.session.insert_values import Constants
 from kestrel_sql.session.session import Executed
 from kestrel_sql.sql.nodes.admin import PrintTopic
-from kestrel_sql.sql.nodes.statements import Query
 from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
@@ -97,22 +95,6 @@ class Backend(ABC):
     def look_up(self, planned: TransientQuery) -> LookUp | None:
         """Return what answers a planned pull query for any constant; None if only `pull` answers it."""
         return None
-
-    def now(self) -> int:
-        """The time in ms."""
-        return self.asking.now()
-
-    def constants(self) -> Constants:
-        """Return what evaluates constant expressions."""
-        return self.asking.constants()
-
-    def plan(self, query: Query, config: Config, query_id: str) -> TransientQuery:
-        """Plan a push or pull query.
-
-        Raises:
-            StatementError: it is refused.
-        """
-        return self.asking.plan(query, config, query_id)
 
     def pull(self, planned: TransientQuery, config: Config) -> Answer:
         """Answer a pull query from the last batch of its table's query, or from what its stream holds now.

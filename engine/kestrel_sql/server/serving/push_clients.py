@@ -38,7 +38,6 @@ class Subscriber:
         self.query_id = query_id
         self.columns = columns
         self.limited = False
-        self.rows_sent = 0
         self.begin: Any = None
         """The first record that it gets rows of, in the terms of the backend."""
         self._limit = limit
@@ -136,7 +135,6 @@ class Subscriber:
                 return None
             batch = self._batches.popleft()
             self._waiting -= len(batch)
-        self.rows_sent += len(batch)
         return batch
 
     def _notify(self) -> None:

@@ -142,7 +142,7 @@ class Queries:
 
         def answer() -> PulledRows:
             config = with_properties(settings, request.properties)
-            planned = self.engine.plan(statement, config, query_id)
+            planned = self.engine.asking.plan(statement, config, query_id)
             found = self.engine.pull(planned, config)
             look_up = self.engine.look_up(planned)
             if look_up is not None:
@@ -168,7 +168,7 @@ class Queries:
             config = with_properties(engine.config, request.properties)
             engine.pushes.check_room(statement)
             query_id = transient_id(statement, config, engine.session, number)
-            return engine.plan(statement, config, query_id), config
+            return engine.asking.plan(statement, config, query_id), config
 
         planned, config = await result_of(loop.run_in_executor(self.readers, limited(told(plan))))
         client = engine.pushes.client(planned)

@@ -246,7 +246,9 @@ class Service:
                 source = writable_source(column_name(target), session.catalog, config)
             except EngineError as error:
                 raise ApiError(BAD_STATEMENT, told(error)) from error
-            return RowInserter(source, session.serde(), self._engine.now, self._statements.produce, self._readers)
+            return RowInserter(
+                source, session.serde(), self._engine.asking.now, self._statements.produce, self._readers
+            )
 
         return await result_of(asyncio.get_running_loop().run_in_executor(self._readers, limited(work)))
 

@@ -206,7 +206,7 @@ class Statements:
         if planned is None or planned.insert is None:
             raise StatementError("nothing to insert", span=parsed.span)
         engine = self.engine
-        record = insert_record(planned.insert, engine.constants(), engine.session.serde(), engine.now)
+        record = insert_record(planned.insert, engine.asking.constants(), engine.session.serde(), engine.asking.now)
         written = self.produce([record]).result()
         if written.error is not None:
             raise written.error

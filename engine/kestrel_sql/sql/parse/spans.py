@@ -59,7 +59,7 @@ def parts(children: Children) -> dict[str, Any]:
     return {child.rule: child.value for child in children if isinstance(child, Part)}
 
 
-def _value(child: Token | Node | Part) -> Any:
+def _value(child: Token | Node | Part) -> object:
     """A node, the value of a part, or the text of a token."""
     return child if isinstance(child, Node) else child.value
 

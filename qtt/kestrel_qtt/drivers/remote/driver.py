@@ -27,8 +27,6 @@ from kestrel_qtt.drivers.records.run import CaseRun
 from kestrel_qtt.drivers.remote.names import OwnNames
 from kestrel_qtt.drivers.remote.service import DiedError, Service
 from kestrel_qtt.drivers.topics import register_topics
-from kestrel_qtt.ksqldb.rest_cases import RestCase
-from kestrel_qtt.ksqldb.sql_scripts import ScriptCase
 from kestrel_sql.cli.remote import RemoteServer
 from kestrel_sql.errors import EngineError, SqlSyntaxError
 from kestrel_sql.formats.registry.memory import SchemaRegistry
@@ -300,7 +298,7 @@ def _sooner(record: model.ActualRecord, later: int) -> model.ActualRecord:
 
 def can_run(case: model.Case, *, schemas: bool) -> bool:
     """Whether a server can run a case, and shows what the case compares: records, or that a statement is refused."""
-    if isinstance(case, RestCase | ScriptCase) or case.plan is not None or case.functions:
+    if not case.has_records or case.plan is not None or case.functions:
         return False
     if (case.outputs is None and case.expected_exception is None) or any(each.offset for each in case.inputs):
         return False
