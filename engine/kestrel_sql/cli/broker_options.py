@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
-from kestrel_sql.cli.usage import count_option, one_of, refuse
+from kestrel_sql.cli.usage import count_option, one_of, pairs_of, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Position
@@ -49,14 +49,7 @@ def add_broker_options(parser: Any) -> Any:
         help=f"about how many records a query takes at once (default: {BATCH_RECORDS})",
     )
     group.add_argument("--master", metavar="URL", help="where Spark runs; default: local[*]")
-    group.add_argument(
-        "--spark-conf",
-        action="append",
-        default=[],
-        type=setting_option,
-        metavar="K=V",
-        help="a setting of Spark; may be repeated",
-    )
+    group.add_argument("--spark-conf", **pairs_of("K=V"), help="a setting of Spark; may be repeated")
     group.add_argument(
         "--patience",
         type=count_option,
@@ -165,15 +158,3 @@ def sink_from_option(text: str) -> dict[Position, int]:
             raise argparse.ArgumentTypeError(f"expected committed or TOPIC-PARTITION=OFFSET,…, got {text!r}")
         found[match[1], int(match[2])] = int(match[3])
     return found
-
-
-def setting_option(text: str) -> tuple[str, str]:
-    """The name and value of a setting.
-
-    Raises:
-        ArgumentTypeError: it is no K=V.
-    """
-    name, separator, value = text.partition("=")
-    if not (name and separator):
-        raise argparse.ArgumentTypeError(f"expected K=V, got {text!r}")
-    return name, value

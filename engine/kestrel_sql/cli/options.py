@@ -11,7 +11,7 @@ from kestrel_sql.cli.client_commands import ClientCommands, Leave, OnError
 from kestrel_sql.cli.record_files import Inputs, InputShape
 from kestrel_sql.cli.registry_options import REGISTRY, memory_registry_of
 from kestrel_sql.cli.render import Form
-from kestrel_sql.cli.usage import one_of, refuse
+from kestrel_sql.cli.usage import one_of, pairs_of, refuse
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.bad_records import BadRecords
@@ -22,10 +22,16 @@ from kestrel_sql.session.session import Session
 BAD_RECORDS = "bad-records"
 
 
+def add_scripts(parser: argparse.ArgumentParser) -> None:
+    """Declare the scripts of a command that runs them."""
+    script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
+    parser.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
+
+
 def add_input_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options for records of files."""
     inputs = "records of a topic; may be repeated"
-    parser.add_argument("--input", action="append", default=[], type=_input, metavar="TOPIC=FILE", help=inputs)
+    parser.add_argument("--input", **pairs_of("TOPIC=FILE", Path), help=inputs)
     shape = "record: each is {…}, see below; plain: each is a value, without key (default: record)"
     parser.add_argument("--input-shape", **one_of(InputShape), help=shape)
 
@@ -38,14 +44,13 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def add_set_option(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare properties; `what` is the help."""
-    names = ("--set", "--property")
-    parser.add_argument(*names, action="append", default=[], type=_setting, metavar="NAME=VALUE", help=what)
+    parser.add_argument("--set", "--property", **pairs_of("NAME=VALUE"), help=what)
 
 
 def add_script_options(parser: argparse._ActionsContainer) -> None:
     """Declare what scripts of others need: their variables, and what to do about connectors."""
     define = "a variable of the scripts, as DEFINE sets it; may be repeated"
-    parser.add_argument("--define", action="append", default=[], type=_setting, metavar="NAME=VALUE", help=define)
+    parser.add_argument("--define", **pairs_of("NAME=VALUE"), help=define)
     skip = f"pass over statements about connectors, each with a warning; --set {URL}=URL has Kafka Connect run them"
     parser.add_argument("--skip-connectors", action="store_true", help=skip)
 
@@ -81,20 +86,6 @@ def add_functions_option(parser: argparse.ArgumentParser) -> None:
     """Declare the files of a user's functions."""
     file = "functions of your own: a Python file with decorated functions, which is executed; may be repeated"
     parser.add_argument("--functions", action="append", default=[], type=Path, metavar="FILE", help=file)
-
-
-def _input(text: str) -> tuple[str, Path]:
-    topic, separator, file = text.partition("=")
-    if not (topic and separator and file):
-        raise argparse.ArgumentTypeError(f"expected TOPIC=FILE, got {text!r}")
-    return topic, Path(file)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not (name and separator):
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
-    return name, value
 
 
 def memory_engine(arguments: argparse.Namespace) -> tuple[MemoryEngine, Inputs]:

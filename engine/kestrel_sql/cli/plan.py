@@ -19,6 +19,7 @@ from kestrel_sql.cli.options import (
     add_fail_option,
     add_format_option,
     add_script_options,
+    add_scripts,
 )
 from kestrel_sql.cli.remote import RemoteServer, add_remote_options
 from kestrel_sql.cli.remote_plan import RemotePlan, Step
@@ -43,8 +44,7 @@ _SIGNS = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
-    parser.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
+    add_scripts(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
     add_engine_options(parser)
     add_script_options(parser)

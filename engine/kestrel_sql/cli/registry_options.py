@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from kestrel_sql.cli.usage import pairs_of
 from kestrel_sql.errors import EngineError, unreadable
 from kestrel_sql.formats.registry.memory import MemoryRegistry, MissingRegistry, SchemaFormat, SchemaRegistry
 
@@ -25,7 +26,7 @@ def add_registry_option(parser: argparse._ActionsContainer) -> None:
         f"without a registry, the schema of a subject, as in t-value=t.avsc ({_suffixes()}); for topics in memory; may"
         " be repeated"
     )
-    parser.add_argument("--schema", action="append", default=[], type=_subject, metavar="SUBJECT=FILE", help=schema)
+    parser.add_argument("--schema", **pairs_of("SUBJECT=FILE", _schema_file), help=schema)
 
 
 _LANGUAGES: Mapping[str, SchemaFormat] = {
@@ -39,13 +40,11 @@ def _suffixes() -> str:
     return ", ".join(f"{suffix} is {language.value}" for suffix, language in _LANGUAGES.items())
 
 
-def _subject(text: str) -> tuple[str, Path]:
-    subject, separator, file = text.partition("=")
-    if not (subject and separator and file):
-        raise argparse.ArgumentTypeError(f"expected SUBJECT=FILE, got {text!r}")
-    if Path(file).suffix.lower() not in _LANGUAGES:
+def _schema_file(name: str) -> Path:
+    file = Path(name)
+    if file.suffix.lower() not in _LANGUAGES:
         raise argparse.ArgumentTypeError(f"{file}: {_suffixes()}")
-    return subject, Path(file)
+    return file
 
 
 def memory_registry_of(arguments: argparse.Namespace) -> SchemaRegistry:

@@ -17,6 +17,7 @@ from kestrel_sql.cli.options import (
     add_format_option,
     add_input_options,
     add_script_options,
+    add_scripts,
     fails,
     memory_engine,
 )
@@ -33,8 +34,7 @@ from kestrel_sql.topics.paths import path_part
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    script = "a file of statements, or a folder of them, such as V000001__begin.sql; may be several"
-    parser.add_argument("scripts", type=Path, nargs="+", metavar="SCRIPT", help=script)
+    add_scripts(parser)
     parser.add_argument("--output", type=Path, metavar="DIR", help="write what queries wrote to DIR/TOPIC.jsonl")
     add_format_option(parser)
     add_fail_option(parser)

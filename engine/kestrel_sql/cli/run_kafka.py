@@ -14,7 +14,7 @@ from rich.console import Console
 from kestrel_sql.cli.broker_options import REMOVE_MEMBERS, SINK_FROM, add_broker_options, run_settings, sink_from_option
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
-from kestrel_sql.cli.options import BAD_RECORDS, config_of
+from kestrel_sql.cli.options import config_of, fails
 from kestrel_sql.cli.progress import Board, open_lines
 from kestrel_sql.cli.registry_options import registry_of
 from kestrel_sql.cli.render import Display, report, show_error, show_totals, warn
@@ -172,7 +172,7 @@ def run_on_broker(files: Sequence[Path], arguments: argparse.Namespace, out: Con
         try:
             well = application.run(*parts)
             show_totals(errors, application.bad)
-            well = well and not (BAD_RECORDS in arguments.fail_on and application.bad.total)
+            well = well and not fails(arguments, application.bad)
             return well
         except EngineError as error:
             show_error(errors, error, application.text)

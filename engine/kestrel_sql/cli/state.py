@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kestrel_sql.admin.readable import readable
-from kestrel_sql.cli.broker_options import checkpoint_option, setting_option
+from kestrel_sql.cli.broker_options import checkpoint_option
 from kestrel_sql.cli.render import shown, to_json
-from kestrel_sql.cli.usage import count_option, refuse
+from kestrel_sql.cli.usage import count_option, pairs_of, refuse
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.connector.store import open_store_alone
@@ -92,9 +92,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     pages = "the pages of each task, which stay as they are by default"
     rescale.add_argument("--pages", type=count_option, metavar="M", help=pages)
     for parser in (ls, show, export, diff, rescale):
-        parser.add_argument(
-            "--spark-conf", action="append", default=[], type=setting_option, metavar="K=V", help=_SETTINGS
-        )
+        parser.add_argument("--spark-conf", **pairs_of("K=V"), help=_SETTINGS)
         parser.add_argument("--query", metavar="QUERY", help="only this query, by its id or its name")
 
 

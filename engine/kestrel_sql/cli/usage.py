@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -22,6 +22,18 @@ def one_of(kind: type[StrEnum]) -> dict[str, Any]:
             raise argparse.ArgumentTypeError(f"expected {' or '.join(kind)}, got {text!r}") from None
 
     return {"type": read, "choices": list(kind)}
+
+
+def pairs_of(shape: str, value_of: Callable[[str], object] = str) -> dict[str, Any]:
+    """The arguments of an option such as NAME=VALUE, which may be repeated."""
+
+    def read(text: str) -> tuple[str, object]:
+        name, separator, value = text.partition("=")
+        if not (name and separator and (value or value_of is str)):
+            raise argparse.ArgumentTypeError(f"expected {shape}, got {text!r}")
+        return name, value_of(value)
+
+    return {"action": "append", "default": [], "type": read, "metavar": shape}
 
 
 def count_option(text: str) -> int:
