@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -31,14 +31,6 @@ from kestrel_sql.types.sql_types import quote
 _MORE = " See https://cnfl.io/queries for more info."
 _PUSH_HINT = "\nAdd EMIT CHANGES if you intended to issue a push query."
 _REFUSED_COLUMNS = (ROWPARTITION.name, ROWOFFSET.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    """A clause that pull queries do not support."""
-
-    name: str
-    given: bool
 
 
 def plan_pull(query: Query, catalog: Catalog, config: Config, query_id: str, functions: Registry) -> TransientQuery:
@@ -89,18 +81,16 @@ def materialises(plan: QueryPlan, source: Source) -> bool:
 def _check_clauses(query: Query, config: Config) -> None:
     if not config.flag("ksql.query.pull.enable"):
         raise StatementError("Pull queries are disabled.", span=query.span, hint="set ksql.query.pull.enable to true")
-    clauses = (
-        _Clause("JOIN", bool(query.joins)),
-        _Clause("WINDOW", query.window is not None),
-        _Clause("GROUP BY", query.group_by is not None),
-        _Clause("PARTITION BY", query.partition_by is not None),
-        _Clause("HAVING", query.having is not None),
-    )
-    for clause in clauses:
-        if clause.given:
-            raise StatementError(
-                f"Pull queries don't support {clause.name} clauses.{_MORE}{_PUSH_HINT}", span=query.span
-            )
+    clauses = {
+        "JOIN": query.joins or None,
+        "WINDOW": query.window,
+        "GROUP BY": query.group_by,
+        "PARTITION BY": query.partition_by,
+        "HAVING": query.having,
+    }
+    for name, given in clauses.items():
+        if given is not None:
+            raise StatementError(f"Pull queries don't support {name} clauses.{_MORE}{_PUSH_HINT}", span=query.span)
     if query.limit is None:
         return
     if not config.flag("ksql.query.pull.limit.clause.enabled"):

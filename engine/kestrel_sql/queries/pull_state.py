@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.key_bytes import key_decoder
@@ -38,8 +38,6 @@ _LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
 """Value formats that do not preserve all values; ksqlDB's stores have the format of the sink."""
 
 _CHUNK = 10_000
-
-Entry = TypeVar("Entry")
 
 
 class MaterialisedTable(Protocol):
@@ -93,7 +91,8 @@ class TableReader:
         restored = key_decoder(self.stored.operator.key_bytes)
         columns = self.stored.facts.schema.value
         names = [column.name for column in columns]
-        for chunk in _chunks(drained([*self.stored.entries(keys)]), _CHUNK):
+        entries = drained([*self.stored.entries(keys)])
+        while chunk := [*islice(entries, _CHUNK)]:
             # An aggregate may return the integer 0 for a DOUBLE.
             values = typed_rows((entry.value for entry in chunk), columns)
             check_work()
@@ -165,7 +164,8 @@ def pull_rows(planned: TransientQuery, table: PulledTable, log: list[LogEntry]) 
     steps = own_steps(planned.plan.physical_plan)
     run = RowSteps(planned.plan.query_id, functions, table.settings, log, steps)
     found = []
-    for rows in _chunks(table.rows(named_keys(planned.where, key, functions), log), _CHUNK):
+    read = table.rows(named_keys(planned.where, key, functions), log)
+    while rows := [*islice(read, _CHUNK)]:
         for at, result in run([as_read(row, key) for row in rows]):
             values = tuple(result[column.name] for column in planned.columns)
             found.append((table.scan_order(rows[at]), values))
@@ -189,14 +189,3 @@ def as_read(row: TableRow, key: Sequence[Column]) -> RowValues:
     if row.window is not None:
         values[WINDOWSTART.name], values[WINDOWEND.name] = row.window
     return values
-
-
-def _chunks(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
-    held: list[Entry] = []
-    for entry in entries:
-        held.append(entry)
-        if len(held) >= size:
-            yield held
-            held = []
-    if held:
-        yield held
