@@ -10,12 +10,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, Any
+from types import ModuleType
+from typing import IO
 
 from kestrel_sql.errors import EngineError
 
 
-def _module(name: str) -> Any:
+def _module(name: str) -> ModuleType | None:
     """A module of the standard library, None on systems without it."""
     with suppress(ImportError):
         return import_module(name)
@@ -41,7 +42,7 @@ def check_spark_runs_here() -> None:
         )
 
 
-def lock(file: int | IO[Any], *, waits: bool) -> None:
+def lock(file: int | IO[str] | IO[bytes], *, waits: bool) -> None:
     """Lock an open file for this process alone, until it is closed. Without `fcntl` nothing is locked.
 
     Raises:
@@ -80,7 +81,7 @@ def read_line(pipe: IO[bytes], seconds: float | None) -> bytes:
     """Read a line; nothing if none has begun to come in time. What reads on afterwards may miss the next one."""
     if seconds is None:
         return pipe.readline()
-    if hasattr(_select, "poll"):
+    if _select is not None and hasattr(_select, "poll"):
         ready = _select.poll()
         ready.register(pipe, _select.POLLIN)
         return pipe.readline() if ready.poll(seconds * 1000) else b""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from kestrel_qtt.cases.decode import (
     DecodeError,
+    Members,
     each,
     exception_of,
     log_of,
@@ -266,7 +266,7 @@ class _Context:
             return
         try:
             parts = CaseFiles(self.path, _read).parts(members, item)
-            given = members if parts.statements is None else {**members, "statements": parts.statements}
+            given: Members = members if parts.statements is None else {**members, "statements": [*parts.statements]}
             for variant in expand(given, self.path.stem):
                 yield self.build(members, variant, parts, item.line, item.lines_of("outputs"))
         except DecodeError as error:
@@ -287,7 +287,7 @@ class _Context:
 
     def build(
         self,
-        members: Mapping[str, Any],
+        members: Members,
         variant: Variant,
         parts: Parts,
         line: int,
@@ -323,6 +323,6 @@ class _Context:
         )
 
 
-def _named(members: Mapping[str, object]) -> str:
+def _named(members: Members) -> str:
     name = members.get("name")
     return f"case {name!r}: " if isinstance(name, str) else ""

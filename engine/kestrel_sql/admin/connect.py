@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from kestrel_sql.errors import ConnectError, EngineError, unreadable
@@ -22,6 +22,28 @@ SKIP = "kestrel.connectors.skip"
 
 _CREDENTIALS = "ksql.connect.basic.auth.credentials.file"
 _TIMEOUT_S = 5.0
+
+
+class Connector(TypedDict, total=False):
+    """A connector as a worker describes it."""
+
+    name: str
+    type: str
+    config: dict[str, str]
+    tasks: list[object]
+
+
+class State(TypedDict):
+    """The state of a connector, or of one of its tasks."""
+
+    state: str
+
+
+class Status(TypedDict, total=False):
+    """The states of a connector and of its tasks."""
+
+    connector: State
+    tasks: list[State]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +72,35 @@ class Connect:
         found: list[str] = self._ask("GET", "connectors")
         return found
 
-    def info(self, name: str) -> dict[str, Any]:
+    def info(self, name: str) -> Connector:
         """The configuration, the tasks and the type of a connector."""
-        return self._found("GET", "connectors", name)
+        found: Connector = self._ask("GET", "connectors", name)
+        return found
 
-    def status(self, name: str) -> dict[str, Any]:
+    def status(self, name: str) -> Status:
         """The state of a connector and of its tasks."""
-        return self._found("GET", "connectors", name, "status")
+        found: Status = self._ask("GET", "connectors", name, "status")
+        return found
 
-    def plugins(self) -> list[dict[str, Any]]:
+    def plugins(self) -> list[dict[str, str]]:
         """The kinds of connectors that the worker can run."""
-        found: list[dict[str, Any]] = self._ask("GET", "connector-plugins")
+        found: list[dict[str, str]] = self._ask("GET", "connector-plugins")
         return found
 
     def flaws(self, kind: str, settings: Mapping[str, str]) -> list[str]:
         """What the connector's class finds wrong with a configuration."""
-        found = self._found("PUT", "connector-plugins", kind, "config", "validate", body=settings)
+        found = self._ask("PUT", "connector-plugins", kind, "config", "validate", body=settings)
         values = (each.get("value", {}) for each in found.get("configs", ()))
         return [f"{value.get('name')} - {said}" for value in values for said in value.get("errors", ())]
 
-    def create(self, name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    def create(self, name: str, settings: Mapping[str, str]) -> Connector:
         """Start a connector, and give what `info` gives."""
-        return self._found("POST", "connectors", body={"name": name, "config": settings})
+        found: Connector = self._ask("POST", "connectors", body={"name": name, "config": settings})
+        return found
 
     def drop(self, name: str) -> None:
         """End a connector; its topics stay."""
         self._ask("DELETE", "connectors", name)
-
-    def _found(self, method: str, *path: str, body: object = None) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(method, *path, body=body)
-        return found
 
     def _ask(self, method: str, *path: str, body: object = None) -> Any:
         request = urllib.request.Request(

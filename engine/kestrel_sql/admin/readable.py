@@ -17,7 +17,7 @@ def readable(value: Any, sql_type: SqlType) -> Any:
     return value if convert is None else convert(value)
 
 
-def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
+def _converter(sql_type: SqlType) -> Callable[..., object] | None:
     """Return the function that converts values of a type, or None if they need no conversion."""
     if sql_type in _TIMES:
         return unless_null(caster(sql_type, STRING))

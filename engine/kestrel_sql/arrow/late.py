@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 ArrowArray = Any
 """An array or a scalar of Arrow, which has no types for mypy; code that imports Arrow says `pa.Array`."""
 
 ArrowType = Any
 """A type of Arrow."""
+
+
+class Text(Protocol):
+    """A STRING that is a scalar of Arrow."""
+
+    def as_py(self) -> str:
+        """The value."""
+        ...
 
 
 class Late:
@@ -25,7 +33,7 @@ class Late:
         return found
 
 
-def later(module: object, name: str) -> Callable[..., Any]:
+def later(module: object, name: str) -> Callable[..., ArrowArray | None]:
     """Return a function of one of these modules before it is imported."""
     return lambda *given: getattr(module, name)(*given)
 

@@ -89,7 +89,7 @@ def rescaled(values: Numbers, scale: int, wanted: int) -> Numbers | None:
     return found
 
 
-def largest(values: Any) -> int:
+def largest(values: Numbers | int) -> int:
     """The largest magnitude of some values."""
     if isinstance(values, int):
         return abs(values)

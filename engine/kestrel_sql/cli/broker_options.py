@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from argparse import ArgumentParser, _ArgumentGroup
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from kestrel_sql.cli.registry_options import REGISTRY, add_registry_option
@@ -28,7 +28,7 @@ REMOVE_MEMBERS = (
 )
 
 
-def add_broker_options(parser: Any) -> Any:
+def add_broker_options(parser: ArgumentParser) -> _ArgumentGroup:
     """Add the options of everything that works against a broker, and return their group."""
     group = parser.add_argument_group("against a Kafka broker (docs/production.md)")
     group.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="the broker; without it topics are in memory")

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from rich.text import Text
 
@@ -117,7 +117,7 @@ def build_parser(*wanted: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _module(command: str) -> Any:
+def _module(command: str) -> ModuleType:
     return import_module(f"kestrel_sql.cli.{_MODULES.get(command, command)}")
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import start_http_server
 from prometheus_client.core import Metric
@@ -126,7 +125,7 @@ def _state_of(state: QueryState) -> str:
 class JsonConsole(Console):
     """A console whose messages are JSON lines: time, level, message, and what the message is about."""
 
-    def print(self, *objects: Any, **_: Any) -> None:
+    def print(self, *objects: object, **_: object) -> None:
         """Print a message; its colour says its level."""
         text = objects[0] if len(objects) == 1 and isinstance(objects[0], Text) else None
         message = " ".join(str(each.plain if isinstance(each, Text) else each) for each in objects)

@@ -116,7 +116,7 @@ def _no_json(position: str, error: json.JSONDecodeError) -> InputError:
     return InputError(f"{position}: not JSON: {error.msg} (column {error.colno})", hint=_HINT)
 
 
-def _check_members(members: Any, source: Source, position: str, shape: InputShape) -> None:
+def _check_members(members: object, source: Source, position: str, shape: InputShape) -> None:
     """Check that a record has what its source needs, and nothing that nobody reads."""
     if shape is InputShape.PLAIN and source.kind is SourceKind.TABLE:
         raise InputError(
@@ -135,7 +135,7 @@ def _check_members(members: Any, source: Source, position: str, shape: InputShap
         raise InputError(f"{position}: the record has no {' and no '.join(missing)}", hint=_HINT)
 
 
-def _record(engine: MemoryEngine, source: Source, members: Mapping[str, Any], position: str) -> Record:
+def _record(engine: MemoryEngine, source: Source, members: Mapping[str, object], position: str) -> Record:
     window = members.get("window")
     try:
         return SourceRecords.of(source, engine.session.serde()).from_json(

@@ -175,7 +175,7 @@ class RemoteServer:
             except (OSError, http.client.HTTPException) as error:
                 raise QueryError(f"{self.url} ended the answer: {error}") from error
 
-    def _body(self, text: str) -> dict[str, Any]:
+    def _body(self, text: str) -> dict[str, object]:
         return {
             "ksql": text,
             "streamsProperties": self.properties,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from kestrel_sql.admin.entities.schemas import schema_info
 from kestrel_sql.catalog.catalog import Source
@@ -47,6 +47,9 @@ class Step:
     forecast: Forecast
     texts: Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+_Running = TypedDict("_Running", {"id": str, "overriddenProperties": Mapping[str, object]})  # noqa: UP013 - its names
 
 
 @dataclass(slots=True)
@@ -124,7 +127,7 @@ class RemotePlan:
                 self._run(*later[0], ends=False)
             waiting = later
 
-    def _run(self, text: str, query: Mapping[str, Any] | None, *, ends: bool) -> None:
+    def _run(self, text: str, query: _Running | None, *, ends: bool) -> None:
         """Declare what a statement made on the server, with the id that its query has there."""
         session = self.session
         session.config = self._base

@@ -68,7 +68,7 @@ class Display:
             self.say(answer.message)
 
     def rows(
-        self, names: Sequence[str], rows: Iterable[Sequence[Any]], tombstones: Collection[int] = frozenset()
+        self, names: Sequence[str], rows: Iterable[Sequence[object]], tombstones: Collection[int] = frozenset()
     ) -> None:
         """Print rows; `tombstones` are the positions of those that delete."""
         if self.form is Form.TABLE:
@@ -88,7 +88,7 @@ class Display:
             case _:
                 return
 
-    def row(self, names: Sequence[str], row: Sequence[Any], *, tombstone: bool = False) -> None:
+    def row(self, names: Sequence[str], row: Sequence[object], *, tombstone: bool = False) -> None:
         """Print a row by itself, below its header."""
         match self.form:
             case Form.TABLE:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -32,7 +32,7 @@ from kestrel_sql.session.session import Session
 _GRACE_S = 25.0
 
 
-def add_kafka_options(parser: Any) -> None:
+def add_kafka_options(parser: ArgumentParser) -> None:
     """Add the options of a run against a broker."""
     group = add_broker_options(parser)
     group.add_argument(

@@ -105,7 +105,7 @@ class Cases:
                 of_key.append((reader.records, replace(record, topic=sink.source.topic)))
         return [[*_members(listed[each])] for each in wanted]
 
-    def _topics(self, sink: str) -> Iterator[dict[str, Any]]:
+    def _topics(self, sink: str) -> Iterator[dict[str, object]]:
         """The topics that are read, with their schemas and partitions."""
         for source, partitions in self.causes.topics(sink):
             found: dict[str, Any] = {"name": source.topic, "partitions": partitions}

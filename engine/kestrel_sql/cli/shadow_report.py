@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -172,7 +171,7 @@ def _place(partition: int, offset: int) -> dict[str, int]:
     return {"partition": partition, "offset": offset}
 
 
-def _described(members: Mapping[str, Any]) -> str:
+def _described(members: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value if name == 'topic' else to_json(value)}" for name, value in members.items())
 
 

@@ -5,14 +5,26 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 from kestrel_sql.errors import UsageError
 
 _LAST_PORT = 65_535
 
 
-def one_of(kind: type[StrEnum]) -> dict[str, Any]:
+class _OneOf(TypedDict):
+    type: Callable[[str], StrEnum]
+    choices: list[StrEnum]
+
+
+class _Pairs(TypedDict):
+    action: str
+    default: list[object]
+    type: Callable[[str], tuple[str, object]]
+    metavar: str
+
+
+def one_of(kind: type[StrEnum]) -> _OneOf:
     """The arguments of an option whose value is a member of an enumeration."""
 
     def read(text: str) -> StrEnum:
@@ -24,7 +36,7 @@ def one_of(kind: type[StrEnum]) -> dict[str, Any]:
     return {"type": read, "choices": list(kind)}
 
 
-def pairs_of(shape: str, value_of: Callable[[str], object] = str) -> dict[str, Any]:
+def pairs_of(shape: str, value_of: Callable[[str], object] = str) -> _Pairs:
     """The arguments of an option such as NAME=VALUE, which may be repeated."""
 
     def read(text: str) -> tuple[str, object]:

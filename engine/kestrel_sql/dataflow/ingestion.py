@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import Row, SerdeSpec
 from kestrel_sql.formats.source_messages import message_decoder, quote_bytes
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec, MetadataColumn, MetadataItem
+from kestrel_sql.topics.records import Header, WireRecord
 
 NULL_KEY = (
     "record with NULL key in UPSERT source; to retract this error, produce a record upstream with a NULL key and NULL"
@@ -21,8 +21,6 @@ _EARLIEST = -210_863_520_000_000
 """The earliest timestamp (ms) of Materialize: 1 January 4713 BC."""
 _LATEST = 8_210_266_876_799_999
 """The latest timestamp (ms) of Materialize: 31 December 262142."""
-
-Header = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class MessageReader:
     key: Callable[[bytes | None], Row | None]
     value: Callable[[bytes | None], Row | None]
 
-    def read(self, record: Mapping[str, Any]) -> Message:
+    def read(self, record: WireRecord) -> Message:
         """Turn a record (columns of `WIRE_INPUT`) into key and value columns of the source."""
         if self._is_before_start(record):
             return NO_ROW
@@ -60,7 +58,7 @@ class MessageReader:
             return Message(error=None if record["value"] is None else NULL_KEY, is_row=False)
         return self._upserted(record, key)
 
-    def _is_before_start(self, record: Mapping[str, Any]) -> bool:
+    def _is_before_start(self, record: WireRecord) -> bool:
         starts = self.ingestion.start_offsets
         return record["part"] < len(starts) and bool(record["off"] < starts[record["part"]])
 
@@ -70,7 +68,7 @@ class MessageReader:
             return key
         return (dict(zip((column.name for column in self.ingestion.message_schema.key), key, strict=True)),)
 
-    def _inserted(self, record: Mapping[str, Any], key: Row | None) -> Message:
+    def _inserted(self, record: WireRecord, key: Row | None) -> Message:
         if record["value"] is None:
             no_message = record["key"] is None or not self.ingestion.message_schema.key
             return NO_ROW if no_message else Message(error=f"value: {NO_VALUE}", is_row=False)
@@ -81,7 +79,7 @@ class MessageReader:
             return Message(error=f"value: {error}", is_row=False)
         return NO_ROW if value is None else Message(key, (*value, *metadata))
 
-    def _upserted(self, record: Mapping[str, Any], key: Row) -> Message:
+    def _upserted(self, record: WireRecord, key: Row) -> Message:
         if record["value"] is None:
             return Message(key)
         try:
@@ -106,7 +104,7 @@ class MessageReader:
             return (*(None for _ in self.ingestion.message_schema.value), {"DESCRIPTION": str(error)})
         return None if value is None else (*value, None)
 
-    def _metadata(self, record: Mapping[str, object]) -> Row:
+    def _metadata(self, record: WireRecord) -> Row:
         return tuple(_item(column, record) for column in self.ingestion.metadata)
 
 
@@ -119,8 +117,8 @@ def message_reader(ingestion: IngestionSpec, key: SerdeSpec, value: SerdeSpec) -
     return MessageReader(ingestion, message_decoder(key), message_decoder(value))
 
 
-def _item(column: MetadataColumn, record: Mapping[str, Any]) -> Any:
-    headers: Sequence[Header] = record["headers"] or ()
+def _item(column: MetadataColumn, record: WireRecord) -> object:
+    headers = record["headers"] or ()
     match column.item:
         case MetadataItem.PARTITION:
             return record["part"]
@@ -145,8 +143,7 @@ def _last(headers: Sequence[Header], name: str) -> bytes | None:
     """
     for header in reversed(headers):
         if header["key"] == name:
-            value: bytes | None = header["value"]
-            return value
+            return header["value"]
     if headers:
         raise SerdeError(f"A header with key '{name}' was not found in the message headers")
     return None

@@ -9,7 +9,18 @@ from typing import Any
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.key_bytes import EncodedKey
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Chosen, Columns, Indices, Listed, NumberCells, Part, Rows, numbered
+from kestrel_sql.dataflow.rows import (
+    Cells,
+    Chosen,
+    Columns,
+    Indices,
+    Listed,
+    NumberCells,
+    NumberLike,
+    Part,
+    Rows,
+    numbered,
+)
 from kestrel_sql.operators.late_rows import Late, take
 from kestrel_sql.operators.operator import (
     Key,
@@ -125,7 +136,7 @@ class OperatorRows:
         found: list[bytes | None] = self._in_order(lambda rows, _: _names(_extras(rows), key_bytes))
         return found
 
-    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
+    def column(self, place: int, refs: Sequence[int]) -> Sequence[object]:
         """Return a column of some rows of the only input; `~at` is the version that a row replaces."""
         (rows,), column = self.inputs, self.stateful.inputs[0].schema.value[place]
         if rows is not None and isinstance(self.at, range) and refs == self.at:
@@ -133,7 +144,7 @@ class OperatorRows:
         (cells,), _ = self._side(refs, 0, [column], [place])
         return cells.values()
 
-    def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> Any:
+    def numbers(self, place: int, *, counted: bool = False, old: bool = False) -> NumberLike:
         """Return a column of all rows, or of the versions that they replace, in the form of NumPy.
 
         NULL without one. Only which values are not NULL, if they are `counted`.
@@ -238,7 +249,9 @@ class OperatorRows:
         ]
         return [*_picked(sources, more, places, results)], places
 
-    def _places(self, refs: Sequence[Ref], at: Indices, size: int, before: int) -> tuple[Indices, list[Sequence[Any]]]:
+    def _places(
+        self, refs: Sequence[Ref], at: Indices, size: int, before: int
+    ) -> tuple[Indices, list[Sequence[object]]]:
         """Where rows are, and the rows of the state among them.
 
         Args:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.expressions.columns import Column
+from kestrel_sql.operators.operator import OwnColumn
 from kestrel_sql.topics.records import LogEntry, Record
 from kestrel_sql.types.schema import Column as SchemaColumn
 
@@ -34,6 +35,18 @@ class Chosen(list[int]):
         self.form: Any = None
 
 
+class NumberLike(Protocol):
+    """A column in the form of NumPy, which takes long to load: a `NumberColumn`."""
+
+    def at(self, indices: Indices) -> NumberLike:
+        """The numbers at these indices."""
+        ...
+
+    def listed(self) -> list[object]:
+        """The numbers as a list, with None for NULL."""
+        ...
+
+
 class Cells(Protocol):
     """The values of a column; a carrier may keep them as an Arrow array until a step asks for them."""
 
@@ -50,7 +63,7 @@ class Cells(Protocol):
         """Return the values at some indices."""
         ...
 
-    def numbers(self, kind: str | None) -> Any:
+    def numbers(self, kind: str | None) -> NumberLike:
         """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
         ...
 
@@ -98,7 +111,7 @@ class Listed:
     def numbered(self, sources: Sequence[Columns]) -> None:
         """Leave it to a dictionary."""
 
-    def numbers(self, kind: str | None) -> Any:
+    def numbers(self, kind: str | None) -> NumberLike:
         """Return the values as numbers of a type of NumPy; without one, only which are not NULL."""
         # Few rows need none, and NumPy takes long to load.
         from kestrel_sql.operators.number_columns import column_of
@@ -141,8 +154,8 @@ class NumberCells(Listed):
 
     __slots__ = ("column",)
 
-    def __init__(self, column: Any) -> None:
-        self.column = column
+    def __init__(self, column: OwnColumn) -> None:
+        self.column: Any = column
 
     def values(self) -> Column:
         """Return the values."""

@@ -12,7 +12,7 @@ from kestrel_sql.types.sql_types import DOUBLE, STRING, Array, Decimal, Map, Sql
 Convert = Callable[[Any], Any]
 
 
-def typed_rows(rows: Iterable[Sequence[object]], columns: Sequence[Column]) -> list[tuple[Any, ...]]:
+def typed_rows(rows: Iterable[Sequence[object]], columns: Sequence[Column]) -> list[tuple[object, ...]]:
     """Return rows whose values have exactly the types of their columns."""
     converters = [converter(column.type) for column in columns]
     if not any(converters):

@@ -187,13 +187,15 @@ def _columnar(values: Evaluate, make: Arrays | None) -> Evaluate:
     return values if make is None else Columnar(values, make)
 
 
-def _by_values(bound: Bound, body: Callable[..., Any], nulls: Nulls | None, options: Options) -> Any:
+def _by_values(
+    bound: Bound, body: Callable[..., object], nulls: Nulls | None, options: Options
+) -> Callable[..., ArrowArray | None] | None:
     """A column body that computes the values, for a part of a lambda; None elsewhere, where lists are no detour."""
     of = bound.type
     if not options.of_items or of is None or is_carried(of):
         return None
 
-    def run(*given: Any) -> ArrowArray | None:
+    def run(*given: ArrowArray) -> ArrowArray | None:
         size = next(len(each) for each in given if _is_array(each))
         lists = [late.columns.to_list(each) if _is_array(each) else [each.as_py()] * size for each in given]
         failures: Failures = {}
@@ -260,7 +262,7 @@ def mapped(
 def _checked(body: Callable[..., object]) -> Callable[..., object]:
     """Count what a function makes as work for one request."""
 
-    def run(*values: object) -> Any:
+    def run(*values: object) -> object:
         found = body(*values)
         check_made(found, values)
         return found
@@ -777,7 +779,7 @@ def _(node: e.ArrayConstructor, bound: Bound, options: Options) -> Evaluate:
 
 @_compile.register
 def _(node: e.MapConstructor, bound: Bound, options: Options) -> Evaluate:
-    def build(*parts: object) -> dict[Any, object]:
+    def build(*parts: object) -> dict[object, object]:
         return hash_map(dict(zip(parts[::2], parts[1::2], strict=True)))
 
     def columns(kind: object, *parts: ArrowArray) -> ArrowArray | None:

@@ -49,7 +49,7 @@ class Compiled:
         return found if self._written is None else list(map(self._written, found))
 
 
-def _written(of: SqlType | None) -> Callable[[Any], Any] | None:
+def _written(of: SqlType | None) -> Callable[..., object] | None:
     """Return what makes of a value the one that is written: ksqlDB computes with days of any size, and cuts it then."""
     match of:
         case t.DATE:
@@ -68,7 +68,7 @@ def _written(of: SqlType | None) -> Callable[[Any], Any] | None:
             return None
 
 
-def _unless_null(change: Callable[[Any], object]) -> Callable[[Any], Any]:
+def _unless_null(change: Callable[..., object]) -> Callable[..., object]:
     return lambda value: None if value is None else change(value)
 
 

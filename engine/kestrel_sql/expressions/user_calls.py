@@ -36,18 +36,18 @@ class Tracing:
         return f"{text}\n{trace.rstrip()}"
 
 
-def of_a_user(name: str, body: Callable[..., Any], returns: SqlType) -> Callable[..., Any]:
+def of_a_user(name: str, body: Callable[..., object], returns: SqlType) -> Callable[..., object]:
     """Return a user's function; what it raises, or returns of another type, becomes a UserFunctionError."""
     describe = Tracing(name)
 
-    def call(*values: Any) -> Any:
+    def call(*values: object) -> object:
         try:
             value = body(*values)
         except Exception as error:
             raise UserFunctionError(describe(error)) from error
         if not _is_of(value, returns):
             raise UserFunctionError(f"the function returned a value that is not of type {returns}: {value!r}")
-        return float(value) if returns == t.DOUBLE and value is not None else value
+        return float(value) if returns == t.DOUBLE and isinstance(value, int | float) else value
 
     return call
 

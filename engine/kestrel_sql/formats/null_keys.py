@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from kestrel_sql.formats.serde import Row
 from kestrel_sql.types.schema import Column
@@ -21,7 +20,7 @@ def named_keys(columns: Sequence[Column], null: str = "null") -> Callable[[Row],
     )
 
 
-def _naming(sql_type: SqlType, null: str) -> Callable[[Any], Any] | None:
+def _naming(sql_type: SqlType, null: str) -> Callable[..., object] | None:
     match sql_type:
         case Map(key, item):
             name, inner = null if key == STRING else None, _naming(item, null)
@@ -38,7 +37,9 @@ def _naming(sql_type: SqlType, null: str) -> Callable[[Any], Any] | None:
             return None
 
 
-def _with_named_key(mapping: Mapping[Any, object], name: str | None, inner: Callable[[Any], object] | None) -> Any:
+def _with_named_key(
+    mapping: Mapping[object, object], name: str | None, inner: Callable[..., object] | None
+) -> Mapping[object, object]:
     if inner is None and None not in mapping:
         return mapping
     items = ((name if key is None else key, value) for key, value in mapping.items())

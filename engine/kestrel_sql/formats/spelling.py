@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -69,7 +69,7 @@ FRAMED = Spelling(_write_framed, _read_framed)
 """The record has a schema: the latest of its subject, else the one that a sink would write with."""
 
 
-def to_connect(schema: ConnectSchema, value: Any) -> Any:
+def to_connect(schema: ConnectSchema, value: Any) -> object:
     """Convert a JSON value to a value of `schema`; field names ignore case, scalars convert through their text.
 
     Raises:
@@ -93,7 +93,7 @@ def to_connect(schema: ConnectSchema, value: Any) -> Any:
             return _scalar(kind, value)
 
 
-def _map(schema: ConnectSchema, value: Any) -> dict[Any, object]:
+def _map(schema: ConnectSchema, value: Mapping[str, object]) -> dict[object, object]:
     key = schema.key
     return {
         member if key is None else _scalar(key.kind, member): to_connect(schema.only_item, item)
@@ -109,7 +109,7 @@ def _decimal(schema: ConnectSchema, value: object) -> Decimal:
     return fit_decimal(value, schema.precision, schema.scale)
 
 
-def _scalar(kind: Kind, value: object) -> Any:
+def _scalar(kind: Kind, value: object) -> str | float:
     text = value if isinstance(value, str) else json_text.write_compact(value)
     match kind:
         case Kind.STRING:

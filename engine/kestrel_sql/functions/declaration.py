@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib import import_module
-from typing import Any, TypedDict, Unpack
+from typing import Any, SupportsIndex, TypedDict, Unpack
 
 from kestrel_sql.types.sql_types import SqlType
 
@@ -51,7 +51,7 @@ class _Declared:
 
     __slots__ = ()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         made = self.factory if isinstance(self, Aggregate) else self.body  # type: ignore[attr-defined]
         module, name = made.__module__, made.__name__
         if module.startswith("kestrel_sql.") and getattr(sys.modules.get(module), name, None) is self:
@@ -59,7 +59,7 @@ class _Declared:
         return super().__reduce_ex__(protocol)
 
 
-def _declaration(module: str, name: str) -> Any:
+def _declaration(module: str, name: str) -> object:
     return getattr(import_module(module), name)
 
 

@@ -37,7 +37,7 @@ class NumberColumn:
     def __getitem__(self, part: slice) -> NumberColumn:
         return NumberColumn(self.values[part], self.valid[part])
 
-    def listed(self) -> list[Any]:
+    def listed(self) -> list[object]:
         """The numbers as a list, with None for NULL."""
         return objects_of((self,))
 

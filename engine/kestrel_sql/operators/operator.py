@@ -89,7 +89,7 @@ class Batch(Protocol):
         """Serialise the further columns of the rows, such as foreign keys; None where one is NULL or missing."""
         ...
 
-    def column(self, place: int, refs: Sequence[int]) -> Sequence[Any]:
+    def column(self, place: int, refs: Sequence[int]) -> Sequence[object]:
         """Return a column of some rows of the only input; `~at` is the version that a row replaces."""
         ...
 
@@ -100,7 +100,7 @@ class Batch(Protocol):
         """
         ...
 
-    def values_at(self, at: Sequence[int]) -> list[list[Any]]:
+    def values_at(self, at: Sequence[int]) -> list[list[object]]:
         """Return the values of some rows, which all have one, as a state stores them."""
         ...
 

@@ -129,7 +129,7 @@ def bucket_rows(state: State) -> None:
             state[name] = BucketedRows.of(rows)
 
 
-def dump_state(state: Mapping[Any, object]) -> bytes:
+def dump_state(state: Mapping[str, object] | Mapping[bytes, object]) -> bytes:
     """Encode a state: a version byte, then msgpack with extensions for Decimal, large integers and buckets.
 
     Raises:
@@ -158,7 +158,7 @@ def dump_state(state: Mapping[Any, object]) -> bytes:
     return bytes([version]) + packed
 
 
-def pack_state(state: Mapping[object, object]) -> bytes:
+def pack_state(state: Mapping[str, object] | Mapping[bytes, object]) -> bytes:
     """Encode a state compressed with zstd, for states that are written often and read rarely.
 
     Raises:
@@ -249,7 +249,7 @@ def _extend(value: object) -> msgpack.ExtType:
     raise TypeError(f"a state cannot hold a {type(value).__name__}")
 
 
-def _restore(code: int, data: bytes) -> Any:
+def _restore(code: int, data: bytes) -> object:
     if code == _DECIMAL:
         return Decimal(data.decode())
     if code == _BIG_INT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 from kestrel_sql.operators.operator import State
@@ -19,7 +19,7 @@ def row_count(state: State) -> int:
     return sum(_COUNTS[name](part) for name, part in state.items() if name in _COUNTS)
 
 
-def _side_count(part: Any) -> int:
+def _side_count(part: Sized) -> int:
     """Tables keep one row for each key; streams keep several, beside other members."""
     return sum(map(len, part["rows"].values())) if isinstance(part, dict) and "rows" in part else len(part)
 

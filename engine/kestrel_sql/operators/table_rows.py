@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import TypeVar
 
 from kestrel_sql.operators.aggregates.group_rows import result
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
@@ -105,7 +105,10 @@ def _(operator: TableJoin, state: State, keys: SerialisedKeys, windowed: bool) -
             yield StoredRow(key, value, max(left[1], right[1]), window)
 
 
-def _selected(rows: Mapping[bytes, object], keys: SerialisedKeys) -> Iterator[tuple[bytes, Any]]:
+T = TypeVar("T")
+
+
+def _selected(rows: Mapping[bytes, T], keys: SerialisedKeys) -> Iterator[tuple[bytes, T]]:
     if keys is None:
         yield from rows.items()
         return

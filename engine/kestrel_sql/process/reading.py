@@ -136,7 +136,7 @@ class Reader:
         whole = None if value is None else (*value, *self._added(record, key, window))
         found.add(key, whole, ordinal, record, window)
 
-    def _added(self, record: Record, key: Values | None, window: Any) -> tuple[Any, ...]:
+    def _added(self, record: Record, key: Values | None, window: Window | None) -> tuple[object, ...]:
         """The columns that a source adds behind the value (rules P6.1)."""
         headers = (header(record.headers, column.header_key) for column in self._read.headers)
         metadata = (record.timestamp, record.partition, record.offset)[: 1 if self._read.pseudo_version == 0 else 3]
@@ -162,7 +162,7 @@ class Reader:
         )
 
 
-def header(headers: Headers, name: str | None) -> Any:
+def header(headers: Headers, name: str | None) -> object:
     """Return the last header of a name, or all headers if there is none."""
     if name is None:
         return [{"KEY": key, "VALUE": value} for key, value in headers]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -19,12 +19,12 @@ def drained(items: list[T]) -> Iterator[T]:
         yield items.pop()
 
 
-def ordered(pairs: list[tuple[Any, T]]) -> Iterator[T]:
+def ordered(pairs: list[tuple[tuple[int, bytes], T]]) -> Iterator[T]:
     """Take pairs of a sort key and a value out of a list, and give the values in the order of their keys."""
     apart = len(pairs) // _PIECE
     sample = sorted(key for key, _ in pairs[:: max(1, len(pairs) // (_PIECE // 4))]) if apart else []
     bounds = sample[:: max(1, len(sample) // (apart + 1))]
-    parts: list[list[tuple[Any, T]]] = [[] for _ in range(len(bounds) + 1)]
+    parts: list[list[tuple[tuple[int, bytes], T]]] = [[] for _ in range(len(bounds) + 1)]
     for pair in drained(pairs):
         parts[bisect_right(bounds, pair[0])].append(pair)
     for part in parts:
@@ -33,5 +33,5 @@ def ordered(pairs: list[tuple[Any, T]]) -> Iterator[T]:
             yield value
 
 
-def _first(pair: tuple[object, object]) -> Any:
+def _first(pair: tuple[tuple[int, bytes], object]) -> tuple[int, bytes]:
     return pair[0]

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, LATE, PROCESSING, late_count
 from kestrel_sql.planner.internal_topics import check_writable
@@ -74,7 +74,15 @@ class LogStream:
             self.broker.produce(Record(topic=self._topic or "", key=None, value=value, timestamp=document["time"]))
 
 
-def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> dict[str, Any]:
+class _Shape(TypedDict):
+    level: str
+    logger: str
+    time: int
+    message: dict[str, object]
+    source: dict[str, object]
+
+
+def shape(entry: LogEntry, now: Callable[[], float] = time.time) -> _Shape:
     """Return an entry in ksqlDB's form, with the source record in addition (`source`)."""
     kind = PROCESSING if entry.kind == LATE else entry.kind
     return {

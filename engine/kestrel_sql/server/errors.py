@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kestrel_sql.errors import (
     AccessError,
     ConnectError,
@@ -60,7 +58,7 @@ class ApiError(Exception):
         self.headers = headers or {}
 
     @property
-    def body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, object]:
         """The JSON object of the answer."""
         if self.statement is None:
             return {"@type": "generic_error", "error_code": self.code, "message": self.message}

@@ -91,7 +91,7 @@ def _same(value: object) -> object:
 def _of(*types: type) -> Convert:
     """Return a check of the type of a value; `bool` is no number."""
 
-    def checked(value: object) -> Any:
+    def checked(value: object) -> object:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
             raise TypeError(f"not {value!r}")
         return value

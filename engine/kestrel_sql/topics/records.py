@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -33,7 +34,26 @@ class Record:
         )
 
 
-def members_of(record: Record) -> Mapping[str, object]:
+class Header(TypedDict):
+    """A header as a member of a row."""
+
+    key: str
+    value: bytes | None
+
+
+class WireRecord(TypedDict):
+    """A record as the row of a frame."""
+
+    topic: str
+    part: int
+    off: int
+    ts: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] | None
+
+
+def members_of(record: Record) -> WireRecord:
     """Return a record as the row of a frame: `topic`, `part`, `off`, `ts` (ms), `key`, `value` and `headers`."""
     return {
         "topic": record.topic,

@@ -7,7 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kestrel_qtt.cases.model import (
     ExpectedException,
@@ -17,6 +17,7 @@ from kestrel_qtt.cases.model import (
     FormatInfo,
     Headers,
     InputRecord,
+    Json,
     Matching,
     OutputRecord,
     Post,
@@ -26,9 +27,10 @@ from kestrel_qtt.cases.model import (
     Window,
 )
 
-Members = Mapping[str, Any]
+Members = Mapping[str, Json]
 
 _Built = TypeVar("_Built")
+_T = TypeVar("_T")
 
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 
@@ -45,19 +47,19 @@ class DecodeError(ValueError):
         return DecodeError(str(self), *path, *self.path)
 
 
-def required(members: Members, name: str, kind: type) -> Any:
+def required(members: Members, name: str, kind: type[_T]) -> _T:
     """The member `name`, which must be there and of type `kind`; raise DecodeError."""
     if name not in members:
         raise DecodeError(f"`{name}` is missing")
     return _of_kind(members, name, kind)
 
 
-def optional(members: Members, name: str, kind: type) -> Any:
+def optional(members: Members, name: str, kind: type[_T]) -> _T | None:
     """The member `name` of type `kind`, or None where it is missing or null; raise DecodeError."""
     return None if members.get(name) is None else _of_kind(members, name, kind)
 
 
-def _of_kind(members: Members, name: str, kind: type) -> object:
+def _of_kind(members: Members, name: str, kind: type[_T]) -> _T:
     value = members[name]
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise DecodeError(f"`{name}` must be {_KINDS[kind]}", name)
@@ -67,7 +69,7 @@ def _of_kind(members: Members, name: str, kind: type) -> object:
 _KINDS = {str: "a string", dict: "an object", list: "a list", int: "an integer", bool: "true or false"}
 
 
-def listed(members: Members, name: str, kind: type = dict) -> list[Any]:
+def listed(members: Members, name: str, kind: type[_T]) -> list[_T]:
     """The list `name`, empty where it is missing or null, with elements of type `kind`; raise DecodeError."""
     value = optional(members, name, list) or []
     for at, element in enumerate(value):
@@ -76,10 +78,10 @@ def listed(members: Members, name: str, kind: type = dict) -> list[Any]:
     return list(value)
 
 
-def each(members: Members, name: str, build: Callable[[Any], _Built]) -> tuple[_Built, ...]:
+def each(members: Members, name: str, build: Callable[[Members], _Built]) -> tuple[_Built, ...]:
     """What `build` makes of each object of the list `name`; raise DecodeError."""
     built = []
-    for at, element in enumerate(listed(members, name)):
+    for at, element in enumerate(listed(members, name, dict)):
         try:
             built.append(build(element))
         except DecodeError as error:
@@ -87,12 +89,12 @@ def each(members: Members, name: str, build: Callable[[Any], _Built]) -> tuple[_
     return tuple(built)
 
 
-def below(members: Members, name: str, build: Callable[[Any], _Built]) -> _Built | None:
+def below(members: Members, name: str, build: Callable[[Members], _Built]) -> _Built | None:
     """What `build` makes of the object `name`, or None where it is missing or null; raise DecodeError."""
     return None if members.get(name) is None else _needed(members, name, build)
 
 
-def _needed(members: Members, name: str, build: Callable[[Any], _Built]) -> _Built:
+def _needed(members: Members, name: str, build: Callable[[Members], _Built]) -> _Built:
     """What `build` makes of the object `name`, which must be there; raise DecodeError."""
     value = required(members, name, dict)
     try:
@@ -103,7 +105,7 @@ def _needed(members: Members, name: str, build: Callable[[Any], _Built]) -> _Bui
 
 def integer(members: Members, name: str, low: int = -_LONG_MAX - 1, high: int = _LONG_MAX) -> int | None:
     """The integer `name`, or None where it is missing or null; raise DecodeError."""
-    value: int | None = optional(members, name, int)
+    value = optional(members, name, int)
     if value is not None and not low <= value <= high:
         raise DecodeError(f"`{name}` must be between {low} and {high}", name)
     return value
@@ -129,7 +131,7 @@ def headers_of(members: Members) -> Headers:
 
 
 def _header(members: Members) -> tuple[str, bytes | None]:
-    text: str | None = optional(members, "VALUE", str)
+    text = optional(members, "VALUE", str)
     try:
         value = None if text is None else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -194,7 +196,7 @@ def topic_of(members: Members) -> Topic:
     )
 
 
-def _upper(text: Any) -> str | None:
+def _upper(text: object) -> str | None:
     return text.upper() if isinstance(text, str) else None
 
 

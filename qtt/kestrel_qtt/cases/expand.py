@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, listed, optional, required
+from kestrel_qtt.cases.decode import DecodeError, Members, listed, optional, required
 from kestrel_qtt.cases.model import Json
 
 FORMAT = "{FORMAT}"
@@ -26,15 +25,15 @@ class Variant:
     config: str | None
 
 
-def expand(members: Mapping[str, Any], stem: str) -> Iterator[Variant]:
+def expand(members: Members, stem: str) -> Iterator[Variant]:
     """Expand the case `members` of the file called `stem`; raise DecodeError where an axis does not fit the case."""
     name = required(members, "name", str)
     statements = listed(members, "statements", str)
     properties: Mapping[str, Json] = optional(members, "properties", dict) or {}
     if not statements:
         raise DecodeError("`statements` is missing or empty")
-    formats = listed(members, "format", str) or [None]
-    configs = listed(members, "config", str) or [None]
+    formats: Sequence[str | None] = listed(members, "format", str) or [None]
+    configs: Sequence[str | None] = listed(members, "config", str) or [None]
     holder = _config_property(properties) if configs != [None] else None
     for wire in formats:
         for value in configs:

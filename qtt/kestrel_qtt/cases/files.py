@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.decode import DecodeError, input_of, integer, listed, optional, required
+from kestrel_qtt.cases.decode import DecodeError, Members, input_of, integer, listed, optional, required
 from kestrel_qtt.cases.discovery import near_name
 from kestrel_qtt.cases.model import CaseFileError, InputRecord
 from kestrel_qtt.cases.raw import RawItem, TextError
@@ -38,7 +38,7 @@ class CaseFiles:
     path: Path
     read: Callable[[Path], str]
 
-    def parts(self, members: Mapping[str, object], item: RawItem | None = None) -> Parts:
+    def parts(self, members: Members, item: RawItem | None = None) -> Parts:
         """Read what the case `members` names; `item` knows the lines of its inputs.
 
         Raises:
@@ -52,12 +52,12 @@ class CaseFiles:
             raise CaseFileError(script, 1, "the script is empty")
         return Parts(None if text is None else [text], script, tuple(self._inputs(members, item)))
 
-    def _inputs(self, members: Mapping[str, Any], item: RawItem | None) -> Iterator[InputRecord]:
+    def _inputs(self, members: Members, item: RawItem | None) -> Iterator[InputRecord]:
         given = members.get("inputs")
         if isinstance(given, dict):
             yield from self._records(given, item, ("inputs",))
             return
-        records = listed(members, "inputs")
+        records = listed(members, "inputs", dict)
         lines: Sequence[int | None] = item.lines_of("inputs") if item is not None else ()
         for index, record in enumerate(records):
             try:
@@ -68,9 +68,7 @@ class CaseFiles:
             except DecodeError as error:
                 raise error.below("inputs", index) from error
 
-    def _records(
-        self, reference: Mapping[str, Any], item: RawItem | None, at: Sequence[str | int]
-    ) -> Iterator[InputRecord]:
+    def _records(self, reference: Members, item: RawItem | None, at: Sequence[str | int]) -> Iterator[InputRecord]:
         file = self._named(reference, item, at)
         topic = optional(reference, "topic", str) or file.stem
         text = self.read(file)
@@ -81,7 +79,7 @@ class CaseFiles:
         else:
             raise self._error(item, at, f"{file} ends with {file.suffix or 'nothing'}: inputs are .jsonl or .csv files")
 
-    def _named(self, reference: Mapping[str, Any], item: RawItem | None, at: Sequence[str | int]) -> Path:
+    def _named(self, reference: Members, item: RawItem | None, at: Sequence[str | int]) -> Path:
         """The file that a reference names."""
         file = Path(os.path.normpath(self.path.parent / required(reference, "file", str)))
         if file.is_file():

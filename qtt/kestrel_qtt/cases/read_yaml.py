@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -71,7 +71,7 @@ def parse_yaml(text: str) -> YamlNode:
         raise TextError(1, str(error)) from error
 
 
-def _document(events: Iterator[Any]) -> YamlNode:
+def _document(events: Iterator[yaml.Event]) -> YamlNode:
     next(events)
     first = next(events)
     if not isinstance(first, yaml.DocumentStartEvent):
@@ -80,8 +80,20 @@ def _document(events: Iterator[Any]) -> YamlNode:
     next(events)
     end = next(events)
     if not isinstance(end, yaml.StreamEndEvent):
-        raise TextError(end.start_mark.line + 1, "a case file holds one YAML document")
+        raise TextError(_marks(end)[0].line + 1, "a case file holds one YAML document")
     return root
+
+
+class _Mark(Protocol):
+    line: int
+    column: int
+    index: int
+
+
+def _marks(event: yaml.Event) -> tuple[_Mark, _Mark]:
+    assert event.start_mark is not None  # noqa: S101 - the parser sets both
+    assert event.end_mark is not None  # noqa: S101
+    return event.start_mark, event.end_mark
 
 
 def _item(node: YamlNode) -> RawItem:
@@ -103,10 +115,12 @@ def _lines_of(node: YamlNode, member: str) -> list[int]:
     return [child.line for child in below.children.values()] if below else []
 
 
-def _node(event: Any, events: Iterator[Any]) -> YamlNode:
-    line = event.start_mark.line + 1
+def _node(event: yaml.Event, events: Iterator[yaml.Event]) -> YamlNode:
+    start, end = _marks(event)
+    line = start.line + 1
     if isinstance(event, yaml.AliasEvent):
         raise TextError(line, f"aliases (*{event.anchor}) are not allowed: write the value out")
+    assert isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent)  # noqa: S101
     if event.anchor is not None:
         raise TextError(line, f"anchors (&{event.anchor}) are not allowed: write the value out")
     if event.tag is not None and event.tag != "!":
@@ -116,23 +130,22 @@ def _node(event: Any, events: Iterator[Any]) -> YamlNode:
     if isinstance(event, yaml.SequenceStartEvent):
         return _sequence(event, events)
     value = event.value if event.style else _plain(event.value, line)
-    start, end = event.start_mark, event.end_mark
     return YamlNode(value, line, end.line + 1, start.column, {}, start.index, end.index)
 
 
-def _mapping(start: Any, events: Iterator[Any]) -> YamlNode:
+def _mapping(start: yaml.MappingStartEvent, events: Iterator[yaml.Event]) -> YamlNode:
     children: dict[str | int, YamlNode] = {}
     while not isinstance(event := next(events), yaml.MappingEndEvent):
         name = _name(event)
         if name in children:
-            raise TextError(event.start_mark.line + 1, f"the member {name!r} occurs twice in one mapping")
+            raise TextError(_marks(event)[0].line + 1, f"the member {name!r} occurs twice in one mapping")
         children[name] = _node(next(events), events)
     value = {str(name): child.value for name, child in children.items()}
     return _collection(start, event, value, children)
 
 
-def _name(event: Any) -> str:
-    line = event.start_mark.line + 1
+def _name(event: yaml.Event) -> str:
+    line = _marks(event)[0].line + 1
     if not isinstance(event, yaml.ScalarEvent):
         raise TextError(line, "a member name is a single word")
     if event.anchor is not None or (event.tag is not None and event.tag != "!"):
@@ -142,19 +155,21 @@ def _name(event: Any) -> str:
     return str(event.value)
 
 
-def _sequence(start: Any, events: Iterator[Any]) -> YamlNode:
+def _sequence(start: yaml.SequenceStartEvent, events: Iterator[yaml.Event]) -> YamlNode:
     children: dict[str | int, YamlNode] = {}
     while not isinstance(event := next(events), yaml.SequenceEndEvent):
         children[len(children)] = _node(event, events)
     return _collection(start, event, [child.value for child in children.values()], children)
 
 
-def _collection(start: Any, end: Any, value: Json, children: dict[str | int, YamlNode]) -> YamlNode:
+def _collection(
+    start: yaml.CollectionStartEvent, end: yaml.Event, value: Json, children: dict[str | int, YamlNode]
+) -> YamlNode:
     # A block collection "ends" only where the next token starts, blank lines and comments included.
     below = next(reversed(children.values())) if children and not start.flow_style else None
-    last = below.end_line if below else end.end_mark.line + 1
-    stop = below.end if below else end.end_mark.index
-    mark = start.start_mark
+    mark, (_, behind) = _marks(start)[0], _marks(end)
+    last = below.end_line if below else behind.line + 1
+    stop = below.end if below else behind.index
     return YamlNode(value, mark.line + 1, last, mark.column, children, mark.index, stop, bool(start.flow_style))
 
 

@@ -108,7 +108,7 @@ def _problems(errors: Iterable[Any]) -> Iterator[SchemaProblem]:
             yield SchemaProblem(path, f"{_where(path)}{error.message}")
 
 
-def _names(value: Any) -> list[str]:
+def _names(value: object) -> list[str]:
     """The elements of a list, or the members of an object."""
     return list(value) if isinstance(value, (list, dict)) else []
 

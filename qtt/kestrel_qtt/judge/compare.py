@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from typing import Any, Final, TypeGuard
+from typing import Final, Protocol, TypeGuard
 
 from kestrel_qtt.cases.model import Actual, Json, Matching
 
@@ -216,17 +216,26 @@ class _Whole:
     value: Mapping[str, Actual]
 
 
+class _Level(Protocol):
+    t1: Json
+    t2: Actual
+
+
+class _Diff(Protocol):
+    def custom_report_result(self, kind: str, level: _Level) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Scalars:
     """An operator of deepdiff: by our rules, equal numbers may have other types, and others are not equal."""
 
     rules: Rules
 
-    def match(self, level: Any) -> bool:
+    def match(self, level: _Level) -> bool:
         """Say whether one of the values is no object and no array."""
         return not any(isinstance(level.t1, kind) and isinstance(level.t2, kind) for kind in (dict, list))
 
-    def give_up_diffing(self, level: Any, diff_instance: Any) -> bool:
+    def give_up_diffing(self, level: _Level, diff_instance: _Diff) -> bool:
         """Report values that are not the same; deepdiff looks no further."""
         if not is_same_scalar(level.t1, level.t2, self.rules):
             diff_instance.custom_report_result(_VALUE, level)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
 
 from kestrel_qtt.cases.model import Actual, Json, Produced
 from kestrel_qtt.judge.compare import is_same
@@ -38,7 +37,7 @@ def rest_failures(case: RestCase, outcome: Produced) -> Iterator[str]:
             yield from _query(where, content, answer, in_order=case.in_order)
 
 
-def _shown(thing: Any) -> str:
+def _shown(thing: Answer | Actual) -> str:
     return write_json(list(thing.elements)) if isinstance(thing, Answer) else write_json(thing)
 
 
@@ -59,14 +58,14 @@ def _admin(where: str, expected: Json, answer: Answer) -> Iterator[str]:
         yield f"{where}: {write_json(expected)} expected, not {write_json(answer.elements[0])}"
 
 
-def _holds(expected: Json, actual: Any) -> bool:
+def _holds(expected: Json, actual: Actual) -> bool:
     """Say whether every listed member exists and is equal; a member's name may ask for a prefix."""
     if isinstance(expected, dict):
         return isinstance(actual, Mapping) and all(_member(name, value, actual) for name, value in expected.items())
     return is_same(expected, actual)
 
 
-def _member(name: str, expected: Json, actual: Mapping[str, Any]) -> bool:
+def _member(name: str, expected: Json, actual: Mapping[str, Actual]) -> bool:
     if name.endswith(_PREFIX):
         return str(actual.get(name.removesuffix(_PREFIX), "")).startswith(str(expected))
     return name in actual and _holds(expected, actual[name])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import count
-from typing import Any
 
 from kestrel_sql.functions.declaration import CallTypes, Nulls, scalar, tabular
 from kestrel_sql.java.numbers import java_double
@@ -98,7 +97,7 @@ def _when_result(result: int, evaluated: bool) -> int:
     return result
 
 
-def _java(value: Any) -> str:
+def _java(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -126,7 +125,7 @@ def _test_udtf_values(*values: object) -> list[str]:
 
 
 @tabular(f"({_listed('ARRAY<{}>')}) -> STRING", name="TEST_UDTF")
-def _test_udtf_lists(*values: Any) -> list[str]:
+def _test_udtf_lists(*values: list[object]) -> list[str]:
     """Return the first items as strings."""
     return [_java(value[0]) for value in values]
 
@@ -139,7 +138,7 @@ _FIRST_MAP = _listed("MAP<STRING, {}>")
     f"({_FIRST_MAP.replace('STRING, INT', 'BIGINT, INT')}) -> STRING",
     name="TEST_UDTF",
 )
-def _test_udtf_maps(*values: Any) -> list[str]:
+def _test_udtf_maps(*values: dict[object, object]) -> list[str]:
     """Return the first values as strings."""
     return [_java(next(iter(value.values()))) for value in values]
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from kestrel_qtt.cases.decode import DecodeError, below, each, input_of, optional, outputs_of, rules_of, topic_of
+from kestrel_qtt.cases.decode import (
+    DecodeError,
+    Members,
+    below,
+    each,
+    input_of,
+    optional,
+    outputs_of,
+    rules_of,
+    topic_of,
+)
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import Variant, expand
 from kestrel_qtt.cases.model import Actual, Case, CaseFileError, ExpectedException, Json, Produced
@@ -80,7 +90,7 @@ def rest_cases(file: CaseFile, item: RawItem) -> Iterator[RestCase]:
         raise CaseFileError(path, item.locate(error.path) if error.path else item.line, str(error)) from error
 
 
-def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawItem) -> RestCase:
+def _case(file: CaseFile, members: Members, variant: Variant, item: RawItem) -> RestCase:
     inputs = each(members, "inputs", input_of)
     error = below(members, "expectedError", _expected_error)
     if error is not None and inputs:
@@ -108,20 +118,20 @@ def _case(file: CaseFile, members: dict[str, Any], variant: Variant, item: RawIt
     )
 
 
-def _response(members: dict[str, Json]) -> dict[str, Json]:
-    kinds = {"admin": dict, "query": list, "queryProto": list}
+def _response(members: Members) -> dict[str, Json]:
+    kinds: Mapping[str, type] = {"admin": dict, "query": list, "queryProto": list}
     if len(members) != 1 or not members.keys() <= kinds.keys():
         raise DecodeError(f"a response has one member, of {', '.join(kinds)}")
     for name, kind in kinds.items():
         optional(members, name, kind)
-    return members
+    return dict(members)
 
 
-def _flag(members: dict[str, Any], group: str, name: str) -> bool:
+def _flag(members: Members, group: str, name: str) -> bool:
     return bool((optional(members, group, dict) or {}).get(name))
 
 
-def _expected_error(members: dict[str, Any]) -> ExpectedException:
+def _expected_error(members: Members) -> ExpectedException:
     if not any(members.get(name) for name in ("type", "message", "status")):
         raise DecodeError("`expectedError` must be an object with a type, a message or a status")
     return ExpectedException(message=optional(members, "message", str), type=optional(members, "type", str))

@@ -40,9 +40,9 @@ Shape = Mapping[str, FieldFacts]
 _FORMATS = ("formats", "internalFormats", "leftInternalFormats", "rightInternalFormats", "stateStoreFormats")
 _SPANS = ("size", "advanceBy", "gap", "retention", "gracePeriod")
 _DURATIONS = ("size", "beforeMillis", "afterMillis", "graceMillis")
-_AS_TEXT_OR_NUMBER = {str: "text", object: "number"}
-_AS_TEXT_OR_LIST = {str: "text", list: "list"}
-_AS_TEXT_OR_OBJECT = {str: "text", dict: "object"}
+_AS_TEXT_OR_NUMBER: Mapping[type, str] = {str: "text", object: "number"}
+_AS_TEXT_OR_LIST: Mapping[type, str] = {str: "text", list: "list"}
+_AS_TEXT_OR_OBJECT: Mapping[type, str] = {str: "text", dict: "object"}
 _OWN_FORM = (Step, Formats, WindowExpression, SelectItem, Node, Schema, Column, *get_args(SqlType))
 _FEATURES = tuple(feature.value for feature in SerdeFeature)
 _EMIT = tuple(emit.value for emit in Emit)
@@ -62,7 +62,7 @@ def _enum_values(annotation: object) -> tuple[str, ...]:
     )
 
 
-def _shape_of(cls: object) -> Shape:
+def _shape_of(cls: type) -> Shape:
     """Return the shape of a class whose JSON follows from its fields."""
     hints = get_type_hints(cls)
     shape: dict[str, FieldFacts] = {}
@@ -77,14 +77,14 @@ def _shape_of(cls: object) -> Shape:
     return shape | dict.fromkeys(ignored_fields(cls), FieldFacts(True))
 
 
-def _narrowed(cls: Any, name: str) -> tuple[str, ...]:
+def _narrowed(cls: type, name: str) -> tuple[str, ...]:
     """Return the values that a class accepts where they do not follow from the type of its field."""
     if name == "joinType":
         return tuple(kind.value for kind in JOIN_TYPES.get(cls, ()))
     return tuple(map(str, PSEUDO_COLUMN_VERSIONS[cls])) if name == "pseudoColumnVersion" else ()
 
 
-def _encodings(name: str, annotation: Any) -> Mapping[Any, str] | None:
+def _encodings(name: str, annotation: object) -> Mapping[type, str] | None:
     if name in _DURATIONS:
         return _AS_TEXT_OR_NUMBER
     if name == "keyExpression" and get_origin(annotation) is tuple:
@@ -117,7 +117,7 @@ def shapes() -> Mapping[str, Shape]:
     }
 
 
-def _parts(cls: object) -> Iterator[tuple[str, type[Any]]]:
+def _parts(cls: type) -> Iterator[tuple[str, type]]:
     """Yield the fields below `cls` that hold untagged objects, with their classes.
 
     Classes with a codec of their own are left out.

@@ -61,7 +61,7 @@ def _line(number: int, case: Case) -> str:
     return " ".join(write_json(job).split("\n")) + "\n"
 
 
-def _answer(line: str) -> dict[str, Any] | None:
+def _answer(line: str) -> dict[str, Json] | None:
     try:
         answer = parse_json(line)
     except TextError:

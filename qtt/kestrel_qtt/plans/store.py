@@ -292,8 +292,9 @@ def excuse(stored: StoredPlan, reason: str, note: Mapping[str, Json]) -> None:
     _amend(stored, {**spec, "today": reason}, {**note, "today": spec.get("today")})
 
 
-def _amend(stored: StoredPlan, spec: Mapping[str, Any], note: Mapping[str, Json]) -> None:
-    document = _spec_text({**spec, "amended": [*spec.get("amended", ()), {**note}]})
+def _amend(stored: StoredPlan, spec: Mapping[str, Json], note: Mapping[str, Json]) -> None:
+    before = spec.get("amended")
+    document = _spec_text({**spec, "amended": [*(before if isinstance(before, list) else ()), {**note}]})
     draft = stored.spec_file.with_suffix(".draft")
     try:
         draft.write_bytes(document.encode("utf-8"))
@@ -381,8 +382,9 @@ def _parse_folder(name: str, folder: Path | None = None) -> re.Match[str]:
     return match
 
 
-def _check_owner(stored: StoredPlan, spec: Mapping[str, Any], path: str, test_case: Mapping[str, Json]) -> None:
-    name = (spec.get("testCase") or {}).get("name")
+def _check_owner(stored: StoredPlan, spec: Mapping[str, Json], path: str, test_case: Mapping[str, Json]) -> None:
+    case = spec.get("testCase")
+    name = case.get("name") if isinstance(case, dict) else None
     if (spec.get("path"), name) != (path, test_case.get("name")):
         raise PlanStoreError(f"{stored.folder.parent}: the folder belongs to the case {name!r} of {spec.get('path')}")
 

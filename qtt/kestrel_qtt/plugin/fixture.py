@@ -49,7 +49,7 @@ class Qtt:
         _fail([reason_text(result) for result in results if result.status in (Status.FAILED, Status.ERROR)])
         return results
 
-    def app(self, script: str | os.PathLike[str], **members: Any) -> App:
+    def app(self, script: str | os.PathLike[str], **members: object) -> App:
         """Return a case over the script of an application; `members` are those of a case, such as `variables`."""
         return App(self, {"statements": {"file": os.fspath(script)}, **members})
 

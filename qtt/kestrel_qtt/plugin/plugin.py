@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -25,6 +25,11 @@ _EQUAL = pytest.StashKey[int]()
 _FINDER = pytest.StashKey[Finder]()
 _FILE_AT = pytest.StashKey[Callable[[Path], CaseFile | None]]()
 _SUITE = pytest.StashKey[Any]()
+
+
+class _Worker(Protocol):
+    config: pytest.Config
+    workerinput: dict[str, object]
 
 
 class QttHooks:
@@ -52,7 +57,7 @@ class CaseCollector(pytest.File):
 
 
 @pytest.fixture
-def qtt(request: pytest.FixtureRequest) -> Any:
+def qtt(request: pytest.FixtureRequest) -> object:
     """Run cases of ksqlDB statements that the test states: a `kestrel_qtt.plugin.fixture.Qtt`."""
     try:
         suite = _suite_of(request.config)
@@ -175,7 +180,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
+def pytest_testnodedown(node: _Worker) -> None:
     """Add the number of a worker that has ended; one that died has none."""
     node.config.stash[_EQUAL] += vars(node).get("workeroutput", {}).get(_EQUAL_QUERIES, 0)
 
@@ -203,7 +208,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
+def pytest_configure_node(node: _Worker) -> None:
     """Tell a worker of pytest-xdist whether it gets its cases in chunks."""
     node.workerinput[_CHUNKED] = _gives_chunks(node.config)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest._code.code import TerminalRepr, TracebackStyle
 
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.known_gaps import Gap, Ledger
@@ -51,7 +52,9 @@ class CaseItem(pytest.Item):
         if result.status is not Status.PASSED:
             raise CaseFailedError(reason_text(result))
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: TracebackStyle | None = None
+    ) -> str | TerminalRepr:
         """Show where the case is and what differs, without a traceback of the harness."""
         if isinstance(excinfo.value, CaseFailedError):
             return str(excinfo.value)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from kestrel_qtt.plugin.chunks import chunk_names
+
+
+class _Worker(Protocol):
+    shutting_down: bool
 
 
 class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped
@@ -48,7 +52,7 @@ class ChunkScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is un
             if all(units[scope].values()):
                 del units[scope]
 
-    def _reschedule(self, node: Any) -> None:
+    def _reschedule(self, node: _Worker) -> None:
         """See that a worker has two tests or knows that there are no more.
 
         With one it waits to learn what comes after.

@@ -9,14 +9,14 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result
+from kestrel_qtt.cases.model import Actual, ActualRecord, Case, InputRecord, OutputRecord, Produced, Result
 from kestrel_qtt.judge.diff import (
     Comparison,
     RecordDifference,
@@ -53,11 +53,11 @@ def write_html(folder: Path, results: Sequence[Result], summary: Summary, explai
     return file
 
 
-def _json(data: dict[str, Any]) -> str:
+def _json(data: Mapping[str, object]) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
 
 
-def _case(result: Result, explain: Explain | None) -> dict[str, Any]:
+def _case(result: Result, explain: Explain | None) -> dict[str, object]:
     """What the list and the search need, and as one text of JSON the rest: the page parses that of an opened case."""
     case = result.case
     inputs = {id(record): number for number, record in enumerate(case.inputs)}
@@ -130,7 +130,9 @@ def _output(topic: str, record: ActualRecord, inputs: dict[int, int]) -> dict[st
     return {**_shown(topic, record.key, record.value, record), "cause": cause}
 
 
-def _shown(topic: str, key: Any, value: Any, record: InputRecord | OutputRecord | ActualRecord) -> dict[str, Any]:
+def _shown(
+    topic: str, key: Actual, value: Actual, record: InputRecord | OutputRecord | ActualRecord
+) -> dict[str, object]:
     return {
         "topic": topic,
         "key": write_json(key),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from kestrel_qtt.cases.model import Case, Rejected, Status
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
@@ -54,7 +53,9 @@ def mutants_of(pieces: Sequence[ParsedStatement], functions: Registry) -> Iterat
                 yield Mutant(index, text, span or piece.span, _difference(original, changed))
 
 
-def _changed(statement: s.CreateAs | s.InsertInto, functions: Registry) -> Iterator[tuple[Any, Span | None]]:
+def _changed(
+    statement: s.CreateAs | s.InsertInto, functions: Registry
+) -> Iterator[tuple[s.CreateAs | s.InsertInto, Span | None]]:
     """Yield the statement with each change of each of its nodes, and the position of the node."""
     for node, rebuild in nodes(statement):
         for changed in changes(node, functions):

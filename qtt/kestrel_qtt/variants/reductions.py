@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from kestrel_qtt.cases.model import Case, InputRecord
+from kestrel_qtt.cases.model import Case, InputRecord, Json
 from kestrel_qtt.drivers.declared_topics import topic_of
 from kestrel_qtt.variants.changes import one_less
 from kestrel_qtt.variants.nodes import nodes
@@ -227,7 +227,7 @@ def _without_headers(draft: Draft, number: int) -> Draft:
     return draft.with_inputs(lambda each, record: replace(record, headers=()) if each == number else record)
 
 
-def _with_member(draft: Draft, number: int, name: str, before: Any, after: Any) -> Draft:
+def _with_member(draft: Draft, number: int, name: str, before: Json, after: Json) -> Draft:
     def changed(each: int, record: InputRecord) -> InputRecord:
         value = record.value
         if each != number or not isinstance(value, Mapping) or value.get(name) is not before:
@@ -237,7 +237,7 @@ def _with_member(draft: Draft, number: int, name: str, before: Any, after: Any) 
     return draft.with_inputs(changed)
 
 
-def _simpler(value: object) -> Iterator[object]:
+def _simpler(value: Json) -> Iterator[Json]:
     if isinstance(value, bool) or value is None:
         return
     if isinstance(value, str):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kestrel_sql.admin.answer import Entity
-from kestrel_sql.admin.connect import SKIP, URL, Connect, refused
+from kestrel_sql.admin.connect import SKIP, URL, Connect, Status, refused
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.errors import ConnectError, Span, UnsupportedError
 from kestrel_sql.planner.config import Config
@@ -170,7 +170,7 @@ def _connectors(connect: Connect) -> tuple[list[Entity], Sequence[str]]:
     return found, warnings
 
 
-def _state(status: dict[str, Any]) -> str:
+def _state(status: Status) -> str:
     own, tasks = status["connector"]["state"], status.get("tasks", [])
     running = sum(task["state"] == "RUNNING" for task in tasks)
     if own != "RUNNING":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypedDict
 
 from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.admin.view import EngineView, PartitionOffsets
@@ -72,7 +72,7 @@ def _tasks(offsets: Sequence[PartitionOffsets]) -> list[dict[str, object]]:
     ]
 
 
-def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
+def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, object]:
     """A plan that does not run as a `QueryDescription`."""
     types = Types(view.session.functions, view.session.config)
     sink = view.session.catalog.sources.get(plan.sink or "")
@@ -99,11 +99,23 @@ def described_plan(plan: QueryPlan, view: EngineView) -> dict[str, Any]:
     }
 
 
-def plan_steps(plan: QueryPlan, view: EngineView) -> list[dict[str, Any]]:
+class PlanStep(TypedDict):
+    """A step of a plan, with the ids of its inputs."""
+
+    id: int
+    depth: int
+    step: str
+    name: str
+    schema: str
+    texts: list[str]
+    inputs: list[int]
+
+
+def plan_steps(plan: QueryPlan, view: EngineView) -> list[PlanStep]:
     """The steps of a plan from the last to the first, each with what it does and the ids of its inputs."""
     types = Types(view.session.functions, view.session.config)
     encoded = encode_statement(StatementPlan(statement_text="", query_plan=plan))["queryPlan"]["physicalPlan"]
-    steps: list[dict[str, Any]] = []
+    steps: list[PlanStep] = []
     for (number, depth, step), texts in zip(_numbered(plan.physical_plan, 0, 0), step_texts(encoded), strict=True):
         steps.append(
             {
@@ -143,7 +155,7 @@ def step_texts(step: Mapping[str, Any]) -> Iterator[list[str]]:
             yield from step_texts(step[name])
 
 
-def _clause(field: str, value: Any) -> str:
+def _clause(field: str, value: object) -> str:
     text = _text(value)
     # A plan has durations in seconds with nine digits after the point.
     return f"{text.rstrip('0').rstrip('.')} s" if text and field.endswith("Millis") else text

@@ -30,7 +30,7 @@ def schema_info(sql_type: SqlType) -> dict[str, object]:
     return {**info, "parameters": parameters} if parameters else info
 
 
-def field_info(column: Column) -> dict[str, Any]:
+def field_info(column: Column) -> dict[str, object]:
     """A column as a `FieldInfo`."""
     info: dict[str, Any] = {"name": column.name, "schema": schema_info(column.type)}
     match column.role:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 from kestrel_sql.dataflow.graph import GraphQuery, SourceRead
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
@@ -77,15 +77,21 @@ def _with_headers(step: StreamHeadersV1 | TableHeadersV1, query: GraphQuery, sou
     return query.then(source, apply, source, f"take headers from {step.headers_column}")
 
 
-def _of_map(given: Mapping[str, object] | None) -> Headers:
+def _of_map(given: Mapping[str, str | bytes | None] | None) -> Headers:
     """The headers of a map, sorted by key: a map has no order, and headers have."""
     return tuple((key, _as_bytes(value)) for key, value in sorted((given or {}).items()))
 
 
-def _of_array(given: list[Mapping[str, Any] | None] | None) -> Headers:
-    items = (item for item in given or () if item is not None and item["KEY"] is not None)
-    return tuple((item["KEY"], _as_bytes(item["VALUE"])) for item in items)
+class _Header(TypedDict):
+    KEY: str | None
+    VALUE: str | bytes | None
 
 
-def _as_bytes(value: Any) -> bytes | None:
+def _of_array(given: list[_Header | None] | None) -> Headers:
+    return tuple(
+        (item["KEY"], _as_bytes(item["VALUE"])) for item in given or () if item is not None and item["KEY"] is not None
+    )
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

@@ -6,21 +6,21 @@ import io
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
 
 import fastavro
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.avro.schema import parse_text, to_connect
-from kestrel_sql.formats.avro.unions import branch_name, branches_of, is_map_entry
+from kestrel_sql.formats.avro.unions import AvroBranch, AvroObject, AvroSchema, branch_name, branches_of, is_map_entry
 from kestrel_sql.formats.connect.codec import SchemaCodec, replacing_halves
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.formats.serde import ConversionError, of_items, of_members
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 """Converts a value, not None, between fastavro's form and Connect's; None in its place means no conversion."""
 
+_Bare = str | list[object] | dict[str, object]
 _MAX_UNSCALED = 512
 _PYTHON_TYPES = {
     "boolean": bool,
@@ -55,7 +55,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
     write_raw = fastavro.schemaless_writer
     from_raw, to_raw = _reader(resolved), _writer(resolved)
 
-    def read(body: bytes) -> Any:
+    def read(body: bytes) -> object:
         try:
             value = read_raw(io.BytesIO(body), parsed, None, handle_unicode_errors="replace")
         except (EOFError, IndexError):
@@ -71,7 +71,7 @@ def _open(text: str, imports: tuple[tuple[str, str], ...]) -> SchemaCodec:
     return SchemaCodec(connect, read, replacing_halves(write))
 
 
-def _checked(resolved: object) -> tuple[ConnectSchema, Any]:
+def _checked(resolved: AvroSchema) -> tuple[ConnectSchema, _Bare]:
     """Return the Connect and fastavro forms of a schema. Schemas come from users, so any failure is a FormatError."""
     try:
         _refuse_empty_items(resolved)
@@ -82,7 +82,7 @@ def _checked(resolved: object) -> tuple[ConnectSchema, Any]:
         raise FormatError(f"Not an Avro schema: {error}") from error
 
 
-def _bare(schema: Any, seen: set[str]) -> Any:
+def _bare(schema: AvroSchema, seen: set[str]) -> _Bare:
     """Drop logical types, defaults and metadata from a schema; repeated definitions become names."""
     if isinstance(schema, list):
         return [_bare(branch, seen) for branch in schema]
@@ -105,10 +105,10 @@ def _bare(schema: Any, seen: set[str]) -> Any:
             "name": name,
             "fields": [{"name": f["name"], "type": _bare(f["type"], seen)} for f in schema["fields"]],
         }
-    return {key: schema[key] for key in ("type", "name", "symbols", "size") if key in schema}
+    return {key: value for key, value in schema.items() if key in ("type", "name", "symbols", "size")}
 
 
-def _is_empty(schema: Any) -> bool:
+def _is_empty(schema: AvroSchema) -> bool:
     if isinstance(schema, (str, list)):
         return schema == "null"
     kind = schema["type"]
@@ -117,7 +117,7 @@ def _is_empty(schema: Any) -> bool:
     return bool(kind == "null" or (kind == "fixed" and schema["size"] == 0))
 
 
-def _refuse_empty_items(schema: Any) -> None:
+def _refuse_empty_items(schema: AvroSchema | None) -> None:
     """Reject arrays whose items take no bytes: a few bytes could declare an endless number of items."""
     if isinstance(schema, list):
         for branch in schema:
@@ -129,7 +129,7 @@ def _refuse_empty_items(schema: Any) -> None:
             _refuse_empty_items(part)
 
 
-def _reader(schema: Any) -> Convert | None:
+def _reader(schema: AvroSchema) -> Convert | None:
     if isinstance(schema, list):
         branches, _ = branches_of(schema)
         return _reader(branches[0]) if len(branches) == 1 else _union_reader(branches)
@@ -152,7 +152,7 @@ def _reader(schema: Any) -> Convert | None:
             return None
 
 
-def _writer(schema: Any) -> Convert | None:
+def _writer(schema: AvroSchema) -> Convert | None:
     if isinstance(schema, list):
         branches, _ = branches_of(schema)
         return _writer(branches[0]) if len(branches) == 1 else _union_writer(branches)
@@ -192,7 +192,7 @@ def _record(fields: list[tuple[str, Convert | None]]) -> Convert | None:
 
 
 def _entries_reader(convert: Convert | None) -> Convert:
-    def read(entries: list[dict[str, Any]]) -> dict[Any, Any]:
+    def read(entries: list[dict[str, object]]) -> dict[object, object]:
         if convert is None:
             return {entry["key"]: entry["value"] for entry in entries}
         return {entry["key"]: None if entry["value"] is None else convert(entry["value"]) for entry in entries}
@@ -201,7 +201,7 @@ def _entries_reader(convert: Convert | None) -> Convert:
 
 
 def _entries_writer(convert: Convert | None) -> Convert:
-    def write(members: dict[Any, object]) -> list[dict[str, object]]:
+    def write(members: dict[object, object]) -> list[dict[str, object]]:
         if convert is None:
             return [{"key": key, "value": value} for key, value in members.items()]
         return [{"key": key, "value": None if value is None else convert(value)} for key, value in members.items()]
@@ -224,7 +224,7 @@ def _decimal_reader(scale: int) -> Convert:
     return read
 
 
-def _decimal_writer(schema: Mapping[str, Any], size: int | None) -> Convert:
+def _decimal_writer(schema: AvroObject, size: int | None) -> Convert:
     scale, most = int(schema.get("scale", 0)), int(schema.get("precision", 64))
 
     def write(value: Decimal) -> bytes:
@@ -239,12 +239,12 @@ def _decimal_writer(schema: Mapping[str, Any], size: int | None) -> Convert:
     return write
 
 
-def _union_reader(branches: list[object]) -> Convert:
+def _union_reader(branches: list[AvroBranch]) -> Convert:
     names = [branch_name(branch) for branch in branches]
     plan = [(_python_type(branch), name, _reader(branch)) for branch, name in zip(branches, names, strict=True)]
 
-    def read(value: object) -> dict[str, Any]:
-        members: dict[str, Any] = dict.fromkeys(names)
+    def read(value: object) -> dict[str, object]:
+        members: dict[str, object] = dict.fromkeys(names)
         for kind, name, convert in plan:
             if type(value) is kind:
                 members[name] = value if convert is None else convert(value)
@@ -254,10 +254,10 @@ def _union_reader(branches: list[object]) -> Convert:
     return read
 
 
-def _union_writer(branches: list[object]) -> Convert:
+def _union_writer(branches: list[AvroBranch]) -> Convert:
     plan = [(branch_name(branch), _writer(branch)) for branch in branches]
 
-    def write(value: dict[str, object]) -> Any:
+    def write(value: dict[str, object]) -> object:
         for name, convert in plan:
             member = value.get(name)
             if member is not None:
@@ -267,6 +267,6 @@ def _union_writer(branches: list[object]) -> Convert:
     return write
 
 
-def _python_type(branch: Any) -> type:
+def _python_type(branch: AvroBranch) -> type:
     kind = branch if isinstance(branch, str) else branch["type"]
     return _PYTHON_TYPES[kind]

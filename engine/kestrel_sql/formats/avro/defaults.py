@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.errors import FormatError
-from kestrel_sql.formats.avro.unions import branch_name, branches_of, is_map_entry
+from kestrel_sql.formats.avro.unions import AvroBranch, AvroObject, AvroSchema, branch_name, branches_of, is_map_entry
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, parse_double
 
+_T = TypeVar("_T")
 
-def default_of(schema: Any, value: Any) -> Any:
+
+def default_of(schema: AvroSchema, value: object) -> object:
     """Return the Connect value of a default; `schema` has its names resolved.
 
     Raises:
@@ -30,14 +32,14 @@ def default_of(schema: Any, value: Any) -> Any:
         raise FormatError(f"Invalid default for {schema['type']}: {str(value)[:100]!r}") from error
 
 
-def _of_union(union: list[object], value: Any) -> Any:
+def _of_union(union: list[AvroBranch], value: object) -> object:
     """A default inside another is one of the union's first branch."""
     branches, optional = branches_of(union)
     if not branches or (optional and union[0] != branches[0]):
         return None
     if len(branches) == 1:
         return default_of(branches[0], value)
-    members: dict[str, Any] = {branch_name(branch): None for branch in branches}
+    members: dict[str, object] = {branch_name(branch): None for branch in branches}
     for branch in branches:
         try:
             members[branch_name(branch)] = default_of(branch, value)
@@ -47,20 +49,20 @@ def _of_union(union: list[object], value: Any) -> Any:
     raise FormatError(f"Invalid default for a union: {str(value)[:100]!r}")
 
 
-def _array(schema: dict[str, object], value: object) -> Any:
+def _array(schema: AvroObject, value: object) -> object:
     items, own = schema["items"], _required(list, value)
     if not is_map_entry(items):
         return [default_of(items, item) for item in own]
-    entries = [default_of(items, item) for item in own]
+    entries = [_record(items, item) for item in own]
     return {entry["key"]: entry["value"] for entry in entries}
 
 
-def _map(schema: dict[str, Any], value: object) -> Any:
+def _map(schema: AvroObject, value: object) -> object:
     return {key: default_of(schema["values"], item) for key, item in _required(dict, value).items()}
 
 
-def _record(schema: dict[str, Any], value: object) -> Any:
-    members, own = {}, _required(dict, value)
+def _record(schema: AvroObject, value: object) -> dict[str, object]:
+    members, own = dict[str, object](), _required(dict, value)
     for field in schema["fields"]:
         name = field["name"]
         if name not in own and "default" not in field:
@@ -69,16 +71,16 @@ def _record(schema: dict[str, Any], value: object) -> Any:
     return members
 
 
-_NESTED: dict[str, Callable[[dict[str, Any], Any], Any]] = {"array": _array, "map": _map, "record": _record}
+_NESTED: dict[str, Callable[[AvroObject, object], object]] = {"array": _array, "map": _map, "record": _record}
 
 
-def _required(kind: type, value: object) -> Any:
-    if type(value) is not kind:
+def _required(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind):
         raise FormatError(f"Invalid default for an {'array' if kind is list else 'object'}: {str(value)[:100]!r}")
     return value
 
 
-def _scalar(schema: dict[str, Any], value: Any) -> Any:
+def _scalar(schema: AvroObject, value: Any) -> object:
     match schema["type"]:
         case "null":
             return None
@@ -98,7 +100,7 @@ def _scalar(schema: dict[str, Any], value: Any) -> Any:
             raise ValueError
 
 
-def _binary(schema: dict[str, Any], text: str) -> Any:
+def _binary(schema: AvroObject, text: str) -> object:
     """Each character is a byte; Java writes `?` for those beyond."""
     data = text.encode("latin-1", "replace")
     if schema["type"] == "fixed" and len(data) != schema["size"]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.avro.defaults import default_of
-from kestrel_sql.formats.avro.unions import branch_name, branches_of, full_name, is_map_entry
+from kestrel_sql.formats.avro.unions import AvroObject, AvroSchema, branch_name, branches_of, full_name, is_map_entry
 from kestrel_sql.formats.connect.schema import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, Missing, simple, struct_of
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
@@ -86,7 +86,7 @@ def _resolve_object(schema: dict[str, Any], namespace: str, known: dict[str, Any
     return schema
 
 
-def parse_text(text: str, imports: Mapping[str, str]) -> Any:
+def parse_text(text: str, imports: Mapping[str, str]) -> AvroSchema:
     """Parse the text of an Avro schema, after the types it imports, and resolve its names.
 
     Raises:
@@ -96,7 +96,7 @@ def parse_text(text: str, imports: Mapping[str, str]) -> Any:
     try:
         for imported in reversed(list(imports.values())):
             resolve_names(_load(imported), known=known)
-        resolved = resolve_names(_load(text), known=known)
+        resolved: AvroSchema = resolve_names(_load(text), known=known)
         if _parts(resolved, {}) > MAX_PARTS:
             raise FormatError("Avro schema has too many parts")
         return resolved
@@ -104,18 +104,21 @@ def parse_text(text: str, imports: Mapping[str, str]) -> Any:
         raise FormatError(f"Not an Avro schema: {error}") from error
 
 
-def _parts(schema: Any, counted: dict[int, int]) -> int:
+def _parts(schema: AvroSchema, counted: dict[int, int]) -> int:
     """Return the number of parts of a schema; a definition counts for each use, and is traversed once."""
     if isinstance(schema, str):
         return 1
     if id(schema) not in counted:
-        inner = schema if isinstance(schema, list) else [*_inner(schema)]
+        inner: Sequence[AvroSchema] = schema if isinstance(schema, list) else [*_inner(schema)]
         counted[id(schema)] = 1 + sum(_parts(part, counted) for part in inner)
     return counted[id(schema)]
 
 
-def _inner(schema: dict[str, Any]) -> Iterator[Any]:
-    yield from (schema[keyword] for keyword in ("items", "values") if keyword in schema)
+def _inner(schema: AvroObject) -> Iterator[AvroSchema]:
+    if "items" in schema:
+        yield schema["items"]
+    if "values" in schema:
+        yield schema["values"]
     yield from (field["type"] for field in schema.get("fields", ()))
 
 
@@ -125,7 +128,7 @@ def _load(text: str) -> object:
     return stripped if stripped in _SIMPLE else json.loads(stripped)
 
 
-def to_connect(schema: Any) -> ConnectSchema:
+def to_connect(schema: AvroSchema) -> ConnectSchema:
     """Return the Connect form of a schema whose names are resolved.
 
     Raises:
@@ -145,7 +148,7 @@ def to_connect(schema: Any) -> ConnectSchema:
     return _with_default(connect, schema, schema.get("connect.default"))
 
 
-def _typed(schema: dict[str, Any], kind: str) -> ConnectSchema:
+def _typed(schema: AvroObject, kind: str) -> ConnectSchema:
     if kind == "array":
         return _array(schema["items"])
     if kind == "map":
@@ -158,7 +161,7 @@ def _typed(schema: dict[str, Any], kind: str) -> ConnectSchema:
     return _scalar(schema, kind)
 
 
-def _scalar(schema: dict[str, Any], kind: str) -> ConnectSchema:
+def _scalar(schema: AvroObject, kind: str) -> ConnectSchema:
     logical = schema.get("logicalType")
     if kind in ("bytes", "fixed") and logical == "decimal":
         return ConnectSchema(
@@ -173,14 +176,14 @@ def _scalar(schema: dict[str, Any], kind: str) -> ConnectSchema:
     return simple(_SIMPLE[kind])
 
 
-def _array(item: Any) -> ConnectSchema:
+def _array(item: AvroSchema) -> ConnectSchema:
     if is_map_entry(item):
         key, value = (to_connect(field["type"]) for field in item["fields"])
         return ConnectSchema(Kind.MAP, key=key, item=value)
     return ConnectSchema(Kind.ARRAY, item=to_connect(item))
 
 
-def _with_default(connect: ConnectSchema, schema: object, default: object) -> ConnectSchema:
+def _with_default(connect: ConnectSchema, schema: AvroSchema, default: object) -> ConnectSchema:
     """Add a default, given as Avro's JSON for values of `schema`; null is none."""
     return connect if default is None or connect.optional else replace(connect, default=default_of(schema, default))
 

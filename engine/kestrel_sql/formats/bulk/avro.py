@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kestrel_sql.formats.avro import schema as avro_schema
+from kestrel_sql.formats.avro.unions import AvroSchema
 from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.codec import Numbers, require, text_of, valid_of, values_of
 from kestrel_sql.formats.bulk.writer_schemas import Reader, as_columns, find_fields, framed_decoder
@@ -50,7 +50,7 @@ def _fields(text: str, imports: dict[str, str], unwrapped: bool) -> list[_Field]
     return None if None in fields else [field for field in fields if field is not None]
 
 
-def _field(name: str, kind: Any, schema: ConnectSchema) -> _Field | None:
+def _field(name: str, kind: AvroSchema, schema: ConnectSchema) -> _Field | None:
     branch = None
     if isinstance(kind, list):
         if len(kind) != 2 or _NULL not in kind:

@@ -16,10 +16,10 @@ class SchemaCodec:
 
     schema: ConnectSchema
     read: Callable[[bytes], Any]
-    write: Callable[[Any], bytes]
+    write: Callable[[object], bytes]
 
 
-def replacing_halves(write: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def replacing_halves(write: Callable[[object], bytes]) -> Callable[[object], bytes]:
     """Let `write` write `?` for half of a surrogate pair, which UTF-8 has not, as Java does."""
 
     def write_utf8(value: object) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from decimal import Decimal as Number
 from typing import Any, NoReturn
 
 from kestrel_sql.formats.connect.schema import FLOATS, INTEGERS, ConnectSchema, Kind
@@ -13,7 +14,7 @@ from kestrel_sql.java.numbers import fit_decimal, java_double
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 """Converts a Connect value, not None, to a value of a column."""
 
 _SMALL = INTEGERS - {Kind.INT64}
@@ -50,7 +51,7 @@ def _float_text(value: float) -> str:
     return java_double(value)
 
 
-def _text(kind: Kind) -> Convert | None:
+def _text(kind: Kind) -> Callable[..., str] | None:
     if kind is Kind.STRING:
         return None
     if kind is Kind.BOOLEAN:
@@ -83,12 +84,12 @@ def converter(schema: ConnectSchema, sql_type: SqlType, path: str) -> Convert | 
             raise _refuse(schema, sql_type, path)
 
 
-def _map_key(schema: ConnectSchema) -> Convert | None:
+def _map_key(schema: ConnectSchema) -> Callable[..., str] | None:
     return None if schema.key is None else _text(schema.key.kind)
 
 
 def _decimal(precision: int, scale: int, path: str) -> Convert:
-    def convert(value: Any) -> Any:
+    def convert(value: Number) -> Number:
         try:
             return fit_decimal(value, precision, scale)
         except ValueError as error:
@@ -97,8 +98,8 @@ def _decimal(precision: int, scale: int, path: str) -> Convert:
     return convert
 
 
-def _members(convert: Convert | None, key_text: Convert | None) -> Convert:
-    def read(members: dict[Any, Any]) -> dict[str, Any]:
+def _members(convert: Convert | None, key_text: Callable[..., str] | None) -> Convert:
+    def read(members: dict[str | None, object]) -> dict[str | None, object]:
         if None in members:
             # A Java map may have a null key, a map in Spark may not.
             raise ConversionError("MAP with a null key")
@@ -128,7 +129,7 @@ def _fields(
     steps = [(at, name, convert) for at, (name, convert) in sorted(plan.items())]
     width = len(names)
 
-    def read(members: dict[str, Any]) -> Row:
+    def read(members: dict[str, object]) -> Row:
         row: list[Any] = [None] * width
         for at, name, convert in steps:
             value = members.get(name)
@@ -154,8 +155,8 @@ def _bare(convert: Convert | None) -> Callable[[object], Row]:
     return lambda value: (value if value is None or convert is None else convert(value),)
 
 
-def _record(read: Callable[[dict[str, Any]], Row]) -> Callable[[Any], Row]:
-    def record(value: Any) -> Row:
+def _record(read: Callable[[dict[str, object]], Row]) -> Callable[..., Row]:
+    def record(value: dict[str, object] | None) -> Row:
         if value is None:
             raise ValueError("null where a record was expected")
         return read(value)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.serde import ConversionError, Row
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 
 
 class _UnwritableError(Exception):

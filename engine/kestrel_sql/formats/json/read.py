@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from decimal import Decimal as Number
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.json import text as json_text
@@ -27,7 +27,7 @@ from kestrel_sql.types.sql_types import (
 )
 from kestrel_sql.types.time_units import DAY_MS
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 """Converts a parsed value, not None, to a value of a column."""
 
 _NODE_NAMES = {
@@ -40,20 +40,23 @@ _NODE_NAMES = {
 }
 
 
+_T = TypeVar("_T")
+
+
 class _NeedsExactError(Exception):
     """A fraction was read as a float, but its exact digits matter; the document must be read again."""
 
 
-def _refuse(value: Any, required: str) -> ConversionError:
+def _refuse(value: object, required: str) -> ConversionError:
     if type(value) is float:
         raise _NeedsExactError
     name = _NODE_NAMES.get(type(value), "NullNode")
-    if name == "IntNode" and not numbers.INT_MIN <= value <= numbers.INT_MAX:
+    if type(value) is int and not numbers.INT_MIN <= value <= numbers.INT_MAX:
         name = "LongNode" if numbers.LONG_MIN <= value <= numbers.LONG_MAX else "BigIntegerNode"
     return ConversionError(f"Can't convert type. sourceType: {name}, requiredType: {required}")
 
 
-def _from_text(parse: Callable[[str], object], text: str, target: str) -> Any:
+def _from_text(parse: Callable[[str], _T], text: str, target: str) -> _T:
     try:
         return parse(text)
     except ValueError as error:
@@ -66,18 +69,15 @@ def _to_boolean(value: object) -> bool:
     raise _refuse(value, "BOOLEAN")
 
 
-def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
+def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Callable[[object], int]:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
-    def convert(value: Any) -> int:
-        kind = type(value)
-        if kind is int:
-            number: int = value
-            return number if low <= number <= high else numbers.wrap_integer(number, bits)
-        if kind is str:
-            text_number: int = _from_text(parse, value, target)
-            return text_number
-        if kind is Number:
+    def convert(value: object) -> int:
+        if type(value) is int:
+            return value if low <= value <= high else numbers.wrap_integer(value, bits)
+        if type(value) is str:
+            return _from_text(parse, value, target)
+        if type(value) is Number:
             return numbers.truncate_decimal(value, bits)
         raise _refuse(value, target)
 
@@ -85,7 +85,7 @@ def _to_integer(target: str, bits: int, parse: Callable[[str], int]) -> Convert:
 
 
 def _to_time(value: object) -> int:
-    time: int = _AS_INTEGER[Base.INTEGER](value) if type(value) is not int else value
+    time = _AS_INTEGER[Base.INTEGER](value) if type(value) is not int else value
     if not 0 <= time <= DAY_MS:
         raise ConversionError("Time values must use number of milliseconds greater than 0 and less than 86400000.")
     return time
@@ -96,8 +96,7 @@ def _to_double(value: Any) -> float:
     if kind is float or kind is int or kind is Number:
         return numbers.to_double(value)
     if kind is str:
-        text_number: float = _from_text(numbers.parse_double, value, "DOUBLE")
-        return text_number
+        return _from_text(numbers.parse_double, value, "DOUBLE")
     raise _refuse(value, "DOUBLE")
 
 
@@ -159,7 +158,7 @@ def _to_decimal(sql_type: Decimal) -> Convert:
 def _to_array(item: SqlType, target: str) -> Convert:
     convert_item = converter(item)
 
-    def convert(value: object) -> list[Any]:
+    def convert(value: object) -> list[object]:
         if type(value) is not list:
             raise _refuse(value, target)
         try:
@@ -187,10 +186,10 @@ def _to_map(sql_type: Map) -> Convert:
     convert_item = converter(sql_type.value)
     target = str(sql_type)
 
-    def convert(value: object) -> dict[str, Any]:
+    def convert(value: object) -> dict[str, object]:
         if type(value) is not dict:
             raise _refuse(value, target)
-        result: dict[str, Any] = {}
+        result: dict[str, object] = {}
         for key in java_hash_order(value, len(value)) if len(value) > 1 else value:
             member = value[key]
             try:
@@ -208,7 +207,7 @@ def _to_struct(sql_type: Struct) -> Convert:
     read = _fields(names, tuple(converter(field.type) for field in sql_type.fields))
     target = str(sql_type)
 
-    def convert(value: object) -> dict[str, Any]:
+    def convert(value: object) -> dict[str, object]:
         if type(value) is not dict:
             raise _refuse(value, target)
         return dict(zip(names, read(value), strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal as PreciseDecimal
 from itertools import count
@@ -102,7 +102,7 @@ def _convert(schema: object, scope: _Scope, depth: int) -> ConnectSchema:
     return replace(connect, default=default_of(connect, schema["default"])) if "default" in schema else connect
 
 
-def _choice(branches: list[Any], scope: _Scope, depth: int) -> ConnectSchema:
+def _choice(branches: Sequence[Mapping[str, object]], scope: _Scope, depth: int) -> ConnectSchema:
     others = [branch for branch in branches if branch.get("type") != "null"]
     if len(others) != 1:
         raise FormatError("JSON schemas that allow several types are not supported")

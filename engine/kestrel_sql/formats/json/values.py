@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
@@ -16,7 +16,7 @@ from kestrel_sql.formats.serde import ConversionError, describe
 from kestrel_sql.java.numbers import EXACT, INT_MAX, INT_MIN, to_double, truncate_decimal, wrap_integer
 from kestrel_sql.types.time_units import DAY_MS
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 
 
 def default_of(schema: ConnectSchema, value: object) -> object:
@@ -38,7 +38,7 @@ def reader(schema: ConnectSchema) -> Convert:
     """Return the conversion from a parsed JSON value, including null, to a Connect value."""
     convert = _reader(schema)
 
-    def read(value: object) -> Any:
+    def read(value: object) -> object:
         if value is not None:
             return convert(value)
         if schema.default is not Missing.MISSING:
@@ -64,13 +64,17 @@ def _reader(schema: ConnectSchema) -> Convert:
             return _SCALARS[kind]
 
 
-def _require(value: object, kind: type, description: str) -> None:
-    if type(value) is not kind:
+_T = TypeVar("_T")
+
+
+def _require(value: object, kind: type[_T], description: str) -> _T:
+    if not isinstance(value, kind):
         raise ConversionError(f"Expected {description}, found {type(value).__name__}")
+    return value
 
 
 def _items(convert: Convert) -> Convert:
-    def read(value: object) -> list[Any]:
+    def read(value: object) -> object:
         # Jackson iterates over the members of an object; the nodes of other values have none.
         items = value.values() if type(value) is dict else value if type(value) is list else ()
         return [convert(item) for item in items]
@@ -79,23 +83,20 @@ def _items(convert: Convert) -> Convert:
 
 
 def _members(convert: Convert, text_keys: bool) -> Convert:
-    def read(value: Any) -> dict[Any, Any]:
+    def read(value: Any) -> object:
         if text_keys:
-            _require(value, dict, "an object")
-            return {key: convert(item) for key, item in value.items()}
-        _require(value, list, "an array of entries")
-        return {entry["key"]: convert(entry["value"]) for entry in value}
+            return {key: convert(item) for key, item in _require(value, dict, "an object").items()}
+        return {entry["key"]: convert(entry["value"]) for entry in _require(value, list, "an array of entries")}
 
     return read
 
 
 def _struct_reader(fields: tuple[tuple[str, Convert], ...]) -> Convert:
-    def read(value: Any) -> dict[str, Any]:
-        _require(value, dict, "an object")
-        members: dict[str, Any] = {}
+    def read(value: Any) -> object:
+        own, members = _require(value, dict, "an object"), dict[str, object]()
         for name, convert in fields:
             try:
-                members[name] = convert(value.get(name))
+                members[name] = convert(own.get(name))
             except ConversionError as error:
                 error.prepend(f".{name}")
                 raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import binascii
 import math
 from collections.abc import Callable
-from typing import Any
 
 import orjson
 
@@ -16,7 +15,7 @@ from kestrel_sql.java.numbers import java_double
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BYTES, DOUBLE, STRING, Array, Decimal, Map, SqlType, Struct
 
-Convert = Callable[[Any], Any]
+Convert = Callable[..., object]
 """Converts a value of a column, not None, to one that orjson writes as ksqlDB does."""
 
 

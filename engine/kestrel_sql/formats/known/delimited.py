@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import assert_never
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.format import UNWRAP, Columns, Format
@@ -39,7 +39,7 @@ def _read_time(text: str) -> int:
     return value
 
 
-def reader(sql_type: SqlType) -> Callable[[str], Any]:
+def reader(sql_type: SqlType) -> Callable[[str], object]:
     """Make a function from the text of a field to a value; it raises ValueError for other texts.
 
     Raises:
@@ -67,7 +67,7 @@ def reader(sql_type: SqlType) -> Callable[[str], Any]:
             assert_never(other)
 
 
-def _writer(sql_type: SqlType) -> Callable[[Any], str]:
+def _writer(sql_type: SqlType) -> Callable[..., str]:
     if isinstance(sql_type, Decimal):
         return lambda value: format(value, "f")
     match _primitive(sql_type).base:
@@ -206,7 +206,7 @@ def encoder(spec: SerdeSpec) -> Encoder:
     return guard_encoder(spec, encode)
 
 
-def _field(write: Callable[[object], str], value: object, first: bool, delimiter: str) -> str:
+def _field(write: Callable[..., str], value: object, first: bool, delimiter: str) -> str:
     return "" if value is None else _quote(write(value), first, delimiter)
 
 

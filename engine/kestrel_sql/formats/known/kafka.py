@@ -108,7 +108,7 @@ def _write_case(spec: SerdeSpec, value: object) -> bytes:
     return write(wrap_integer(int(value), 64) if sql_type == BIGINT else value)
 
 
-def _read_case(spec: SerdeSpec, data: bytes) -> Any:
+def _read_case(spec: SerdeSpec, data: bytes) -> object:
     sql_type = spec.columns[0].type if spec.columns else BYTES
     value = PRIMITIVES[sql_type][0](data)
     if sql_type == DOUBLE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from kestrel_sql.arrow.late import Late, later
 from kestrel_sql.formats.connect import read as connect_read
@@ -89,7 +88,7 @@ def _write_case(spec: SerdeSpec, value: object) -> bytes:
     return codec.write({BARE: converted} if is_bare(spec) else converted)
 
 
-def _read_case(spec: SerdeSpec, data: bytes) -> Any:
+def _read_case(spec: SerdeSpec, data: bytes) -> object:
     value = open_spec(spec)[0].read(data)
     return value[BARE] if is_bare(spec) else value
 

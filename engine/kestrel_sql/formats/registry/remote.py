@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry import SchemaReference as WireReference
@@ -109,7 +109,7 @@ class RemoteRegistry:
         self._settings = dict(settings)
         self.name = _CREDENTIALS.sub("", url)
         self._unavailable_until = 0.0
-        self._client: Any = self._open()
+        self._client: SchemaRegistryClient | None = self._open()
         self._ids: dict[tuple[str, int], int] = {}
         _cache.setdefault(self.name, {})
 
@@ -200,7 +200,7 @@ class RemoteRegistry:
     def retract(self, subject: str, schema_id: int) -> None:
         """Delete the newest version of `subject` permanently if it is this schema; raises as `latest` does."""
         newest = self._request(lambda client: client.get_version(subject, "latest"), f"subject {subject}")
-        if newest is not None and newest.schema_id == schema_id:
+        if newest is not None and newest.version and newest.schema_id == schema_id:
             for permanent in (False, True):
                 self._request(
                     partial(_retract, subject=subject, version=newest.version, permanent=permanent),
@@ -240,22 +240,21 @@ class RemoteRegistry:
     def _versions(self) -> Iterable[tuple[str, int]]:
         return self._ids
 
-    def _version(self, subject: str, number: int | str) -> RegisteredSchema | None:
-        def ask(client: Any) -> RegisteredSchema:
+    def _version(self, subject: str, number: int | Literal["latest"]) -> RegisteredSchema | None:
+        def ask(client: SchemaRegistryClient) -> RegisteredSchema:
             version = client.get_version(subject, number)
             return _registered_schema(version.schema_id, version.schema)
 
         schema = self._request(ask, f"subject {subject}")
         return None if schema is None else _cache[self.name].setdefault(schema.id, schema)
 
-    def _request(self, call: Callable[[Any], T], what: str) -> T | None:
+    def _request(self, call: Callable[[SchemaRegistryClient], T], what: str) -> T | None:
         """Run `call` within the time limit; None if the registry answers that it does not have the object."""
         if time.monotonic() < self._unavailable_until:
             raise self._unavailable(what, "it did not answer a moment ago")
-        if self._client is None:
-            self._client = self._open()
+        client = self._client = self._open() if self._client is None else self._client
         try:
-            return _run_with_timeout(CALL_SECONDS, lambda: call(self._client))
+            return _run_with_timeout(CALL_SECONDS, lambda: call(client))
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
@@ -276,7 +275,7 @@ class RemoteRegistry:
             hint="check the URL and that the registry is up; cached schemas keep working",
         )
 
-    def _open(self) -> object:
+    def _open(self) -> SchemaRegistryClient:
         options: dict[str, Any] = {key: value for key, value in self._settings.items() if key in _CLIENT_SETTINGS}
         try:
             options["timeout"] = float(self._settings.get("timeout", REQUEST_SECONDS))
@@ -295,7 +294,7 @@ class RemoteRegistry:
         return text
 
 
-def _register(client: Any, subject: str, schema: Schema) -> Any:
+def _register(client: SchemaRegistryClient, subject: str, schema: Schema) -> int | None:
     try:
         return client.register_schema(subject, schema)
     except SchemaRegistryError as error:
@@ -305,7 +304,7 @@ def _register(client: Any, subject: str, schema: Schema) -> Any:
         return client.lookup_schema(subject, schema).schema_id
 
 
-def _delete(client: Any, subject: str, *, permanent: bool) -> Any:
+def _delete(client: SchemaRegistryClient, subject: str, *, permanent: bool) -> list[int]:
     try:
         return client.delete_subject(subject, permanent)
     except SchemaRegistryError as error:
@@ -316,7 +315,7 @@ def _delete(client: Any, subject: str, *, permanent: bool) -> Any:
         return client.delete_subject(subject, permanent)
 
 
-def _retract(client: Any, *, subject: str, version: int, permanent: bool) -> Any:
+def _retract(client: SchemaRegistryClient, *, subject: str, version: int, permanent: bool) -> int:
     return client.delete_version(subject, version, permanent)
 
 
@@ -338,7 +337,7 @@ def _run_with_timeout(seconds: float, work: Callable[[], T]) -> T:
     return result.result(timeout=seconds)
 
 
-def _registered_schema(schema_id: Any, schema: Any) -> RegisteredSchema:
+def _registered_schema(schema_id: object, schema: Schema) -> RegisteredSchema:
     references = tuple(
         SchemaReference(str(each.name), str(each.subject), int(each.version or 0)) for each in schema.references or ()
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import SupportsIndex
 
 from kestrel_sql.functions.declaration import Function
 from kestrel_sql.sql.nodes.chains import chain
@@ -34,7 +34,7 @@ class Bound:
         before = self.node.continued()
         return self.children[0] if before is not None and self.children[0].node is before else None
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         """Pickle a chain link by link."""
         first, *others = links = chain(self)
         if not others:
@@ -43,9 +43,12 @@ class Bound:
         return _linked, (self.node, first.children[0], facts)
 
 
-def _linked(node: Expression, bound: Bound, links: Sequence[tuple[Any, ...]]) -> Bound:
-    for each, (sql_type, others, *facts) in zip(chain(node)[-len(links) :], links, strict=True):
-        bound = Bound(each, sql_type, (bound, *others), *facts)
+_Facts = tuple[SqlType | None, tuple[Bound, ...], Function | None, tuple[bool, ...], bool]
+
+
+def _linked(node: Expression, bound: Bound, links: Sequence[_Facts]) -> Bound:
+    for each, (sql_type, others, function, required, implicit) in zip(chain(node)[-len(links) :], links, strict=True):
+        bound = Bound(each, sql_type, (bound, *others), function, required, implicit)
     return bound
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _TRUE = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes"})
 
 
-def caster(source: SqlType | None, target: SqlType) -> Callable[[Any], Any]:
+def caster(source: SqlType | None, target: SqlType) -> Callable[..., object]:
     """Return the conversion of a value, which is never NULL, from `source` to `target`.
 
     It raises ValueError for a string that is no value of the target type, and ArithmeticError for a number that does
@@ -143,7 +143,7 @@ _PRIMITIVE_COLUMNS: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
 }
 
 
-def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
+def _composite_caster(source: SqlType, target: SqlType) -> Callable[..., object]:
     match source, target:
         case _, Primitive(Base.STRING):
             return lambda value: java_text(value, source)
@@ -161,7 +161,7 @@ def _composite_caster(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
             raise ValueError(f"Cast of {source} to {target} is not supported")
 
 
-def unless_null(convert: Callable[[Any], object]) -> Callable[[Any], Any]:
+def unless_null(convert: Callable[..., object]) -> Callable[..., object]:
     """Return a conversion that leaves NULL as it is."""
     return lambda value: None if value is None else convert(value)
 
@@ -218,7 +218,7 @@ def _rounder(target: Decimal) -> Callable[[decimal.Decimal], decimal.Decimal]:
     return rounded
 
 
-def _to_decimal(value: Any) -> decimal.Decimal:
+def _to_decimal(value: str | float | decimal.Decimal) -> decimal.Decimal:
     match value:
         case decimal.Decimal():
             return value

@@ -81,7 +81,7 @@ def _compared_decimals(kernel: str, first: ArrowArray, second: ArrowArray) -> Ar
     return late.pc.fill_null(late.numbers.array_of(found, first, second), False)
 
 
-def contained_columns(value: SqlType | None, known: frozenset[Any]) -> Callable[[Any], Any] | None:
+def contained_columns(value: SqlType | None, known: frozenset[object]) -> Callable[..., object] | None:
     """Return whether the values of a column are some constants; None if there is no column body."""
     if value not in (t.INTEGER, t.BIGINT, t.STRING):
         return None
@@ -100,7 +100,7 @@ _COMPARED = frozenset((t.STRING, t.BOOLEAN, t.DATE, t.TIME, t.TIMESTAMP))
 _NO_DECIMALS = frozenset((t.DOUBLE, t.STRING))
 
 
-def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> Callable[[Any], Any] | None:
+def _comparable(sql_type: SqlType | None, other: SqlType | None, test: Test) -> Callable[..., object] | None:
     """Return what makes a value comparable with one of another type; None if nothing needs to."""
     is_order = test not in (operator.eq, operator.ne)
     match sql_type:
@@ -270,7 +270,7 @@ _DOUBLE_KERNELS: Mapping[ArithmeticOp, str] = {
 }
 
 
-def negation(sql_type: SqlType | None) -> Callable[[Any], Any]:
+def negation(sql_type: SqlType | None) -> Callable[..., object]:
     """Return the unary minus of a type."""
     if isinstance(sql_type, Decimal):
         return ROUNDING.minus
@@ -314,7 +314,7 @@ def _real_remainder(left: float, right: float) -> float:
 def _divided(result: Decimal) -> Compute:
     rounded = rounder(result)
 
-    def divided(left: Any, right: Any) -> decimal.Decimal:
+    def divided(left: decimal.Decimal | int, right: decimal.Decimal | int) -> decimal.Decimal:
         quotient = rounded(ROUNDING.divide(left, right))
         if ROUNDING.multiply(quotient, right) != left:
             raise ArithmeticError("Rounding necessary")
@@ -324,7 +324,7 @@ def _divided(result: Decimal) -> Compute:
 
 
 def _rest(result: Decimal) -> Compute:
-    def rest(left: Any, right: Any) -> decimal.Decimal:
+    def rest(left: decimal.Decimal | int, right: decimal.Decimal | int) -> decimal.Decimal:
         whole = abs(int(ROUNDING.divide_int(left, right)))
         beyond = len(str(whole)) - result.precision
         if beyond > 0 and whole % 10**beyond:

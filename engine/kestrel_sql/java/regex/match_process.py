@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from kestrel_sql.systems import HAS_TIMER, at_fork_in_child, read_line
 
@@ -24,7 +24,7 @@ _idle: list[_Helper] = []
 at_fork_in_child(_idle.clear)
 
 
-def call_in_helper(name: str, arguments: Sequence[object]) -> tuple[str | None, Any]:
+def call_in_helper(name: str, arguments: Sequence[object]) -> tuple[str | None, object]:
     """Call a function of `calls`; the name of its failure's class and the message, or None and the result."""
     try:
         helper = _idle.pop()
@@ -58,7 +58,7 @@ class _Helper:
         # Starting takes longer than matching.
         read_line(self._out, None)
 
-    def ask(self, name: str, arguments: Sequence[object]) -> Any:
+    def ask(self, name: str, arguments: Sequence[object]) -> tuple[str | None, object] | None:
         """The answer, None if the process does not give one in time."""
         with suppress(BrokenPipeError):
             self._in.write(json.dumps([name, list(arguments)]).encode() + b"\n")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from threading import get_ident
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from kestrel_sql.java.regex.match_process import call_in_helper
 from kestrel_sql.systems import HAS_TIMER, at_fork_in_child
@@ -107,7 +107,11 @@ def _set_main_thread() -> None:
 at_fork_in_child(_set_main_thread)
 
 
-def time_limited(body: Callable[..., object]) -> Callable[..., Any]:
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
+
+
+def time_limited(body: F) -> F:
     """Make calls of a function of `calls` fail when they run longer than one or two ticks.
 
     In the main thread, where Spark's workers run functions, a signal interrupts the call. No signal interrupts another
@@ -121,7 +125,7 @@ def time_limited(body: Callable[..., object]) -> Callable[..., Any]:
     name = body.__name__
 
     @wraps(body)
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> object:
         if HAS_TIMER and get_ident() == _timer.main_thread:
             return call_with_limit(body, arguments)
         check_work()
@@ -130,10 +134,10 @@ def time_limited(body: Callable[..., object]) -> Callable[..., Any]:
         return _helped(name, arguments)
 
     LIMITED[name] = call
-    return call
+    return cast(F, call)
 
 
-def _helped(name: str, arguments: tuple[object, ...]) -> Any:
+def _helped(name: str, arguments: tuple[object, ...]) -> object:
     failure, result = call_in_helper(name, arguments)
     if failure is None:
         return result
@@ -149,11 +153,11 @@ def _is_short(pattern: str, arguments: tuple[object, ...]) -> bool:
     return bool(length ** (repeats + 1) << pattern.count("|") <= _FEW_STEPS)
 
 
-def outside_time_limit(body: Callable[..., object]) -> Callable[..., Any]:
+def outside_time_limit(body: F) -> F:
     """Exclude the time that `body` takes from the limit of an enclosing call; for tables that are computed once."""
 
     @wraps(body)
-    def call(*arguments: object) -> Any:
+    def call(*arguments: object) -> object:
         running, _timer.running = _timer.running, False
         try:
             return body(*arguments)
@@ -161,10 +165,10 @@ def outside_time_limit(body: Callable[..., object]) -> Callable[..., Any]:
             _timer.calls += 1
             _timer.running = running
 
-    return call
+    return cast(F, call)
 
 
-def call_with_limit(body: Callable[..., object], arguments: tuple[object, ...]) -> Any:
+def call_with_limit(body: Callable[..., T], arguments: tuple[object, ...]) -> T:
     """Call `body` under the timer. A module-level function, so that each worker process has exactly one timer."""
     if not _timer.started:
         _start()

@@ -322,7 +322,7 @@ def _written(query: StoredQuery) -> dict[str, object]:
     }
 
 
-def _of_types(members: Mapping[str, Any], types: Mapping[str, type]) -> None:
+def _of_types(members: Mapping[str, object], types: Mapping[str, type]) -> None:
     """Check the types of members.
 
     Raises:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from confluent_kafka import TopicPartition
 
@@ -136,7 +135,7 @@ def _matching(reader: Reader, record: Record, wanted: Sequence[_Wanted]) -> list
     return [at for at, each in near if each.values & of_key or each.values <= columns]
 
 
-def _scalars(content: Any) -> Iterator[str]:
+def _scalars(content: object) -> Iterator[str]:
     """The values that records may be grouped and joined by, as text."""
     for value in content.values() if isinstance(content, Mapping) else [content]:
         if value is not None and not isinstance(value, list | Mapping):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,7 +66,7 @@ def murmur2_all(keys: pa.Array) -> _Words:
     return result
 
 
-def _bytes(keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _bytes(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The bytes of a column, and the start and length of each key in them."""
     filled = pc.fill_null(keys.cast(pa.large_binary()), b"")
     _, offsets, data = filled.buffers()
@@ -73,7 +74,7 @@ def _bytes(keys: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], np.ndar
     return np.frombuffer(data or b"", dtype=np.uint8), ends[:-1], np.diff(ends)
 
 
-def _hash(block: np.ndarray[Any, np.dtype[np.uint8]], length: int) -> _Words:
+def _hash(block: npt.NDArray[np.uint8], length: int) -> _Words:
     """Hash rows of `length` bytes each; unsigned arithmetic wraps around as in Java."""
     whole = length & ~3
     h: _Words = np.full(len(block), _SEED ^ np.uint32(length), dtype=np.uint32)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kestrel_sql.functions.declaration import Fold
 from kestrel_sql.operators.number_columns import NumberColumn, Numbers, States, all_valid, columns_of, objects_of
@@ -76,7 +76,7 @@ class Sorted:
         starts = np.flatnonzero(np.concatenate([[True], np.diff(owners) != 0]))
         return cls(order, rows[order], owners[starts].tolist(), Segments(starts, len(order)))
 
-    def fold(self, fold: Fold, states: list[Any], rows: Batch, arguments: Sequence[int]) -> NumberColumn:
+    def fold(self, fold: Fold, states: list[object], rows: Batch, arguments: Sequence[int]) -> NumberColumn:
         """Fold an aggregate: update the states of all groups, and return the result after each entry, as given."""
         column = self._column(rows, arguments, counted=fold is Fold.COUNT)
         folded = _FOLDS[fold](columns_of([states[group] for group in self.groups]), column, self.segments)
@@ -197,7 +197,7 @@ def _ordered(values: Numbers) -> Numbers:
     return np.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)
 
 
-def _plain(ordered: Numbers, kind: np.dtype[Any]) -> Numbers:
+def _plain(ordered: Numbers, kind: npt.DTypeLike) -> Numbers:
     """Turn the integers of `_ordered` back into values."""
     if kind != np.float64:
         return ordered.astype(kind)

@@ -306,9 +306,9 @@ class _Sessions:
         return [*map(list, zip(*self.found, strict=True))] or [[], [], [], [], []]
 
 
-def _bounded(results: Results, bounds: list[Any]) -> Results:
+def _bounded(results: Results, bounds: Sequence[Window]) -> Results:
     """Give outputs their windows, which are also the last columns of results."""
-    results.windows = bounds
+    results.windows = [*bounds]
     columns = [[start for start, _ in bounds], [end for _, end in bounds]]
     results.own = [*results.own, *columns]
     results.old_own = [*results.old_own, *columns]

@@ -146,7 +146,7 @@ class _Tables:
         found: list[Any] | None = None if foreign is None else self.rights.rows.get(foreign)
         return found
 
-    def _needs_tombstone(self, old: list[Any] | None, foreign: bytes | None, deleted: bool) -> bool:
+    def _needs_tombstone(self, old: Sequence[object] | None, foreign: bytes | None, deleted: bool) -> bool:
         """Whether a left row without a result emits a tombstone.
 
         An INNER join does so at a deletion if the foreign key was not null, and at an update if it changed.

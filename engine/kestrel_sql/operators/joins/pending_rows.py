@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, TypedDict
 
 from kestrel_sql.operators.operator import Batch, Ref, State, Window
 
@@ -35,7 +35,7 @@ class PendingRows:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._lists: list[dict[str, Any]] = state.get("pending", [])
+        self._lists: list[_Pending] = state.get("pending", [])
         self._fresh: dict[int, list[Any]] = {}
 
     def remember(self, rank: int, packed_key: bytes, timestamp: int, window: Window | None, at: int) -> None:
@@ -116,9 +116,14 @@ class PendingRows:
         return taken
 
 
-def _top(pending: dict[str, Any]) -> list[Any] | None:
+class _Pending(TypedDict):
+    ages: list[list[Any]]
+    rows: dict[bytes, dict[int, list[Any]]]
+
+
+def _top(pending: _Pending) -> list[Any] | None:
     """Return the oldest entry; drop entries whose rows are gone."""
-    ages: list[list[Any]] = pending["ages"]
+    ages = pending["ages"]
     while ages and ages[0][0] not in pending["rows"].get(ages[0][1], {}):
         heappop(ages)
     return ages[0] if ages else None

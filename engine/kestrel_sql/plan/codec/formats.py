@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.values import Wire, child, choice, mapping, only, required, sequence, shorten, string
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature
@@ -64,8 +62,11 @@ def _formats(value: object, path: str) -> Formats:
     )
 
 
-def _write_formats(formats: Formats) -> dict[str, Any]:
-    document = {"keyFormat": _write_format(formats.key_format), "valueFormat": _write_format(formats.value_format)}
+def _write_formats(formats: Formats) -> dict[str, object]:
+    document: dict[str, object] = {
+        "keyFormat": _write_format(formats.key_format),
+        "valueFormat": _write_format(formats.value_format),
+    }
     if formats.key_features:
         document["keyFeatures"] = _FEATURES.encode(formats.key_features)
     if formats.value_features:

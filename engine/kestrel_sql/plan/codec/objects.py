@@ -64,15 +64,15 @@ _FIXED: Mapping[type, Mapping[str, Any]] = {QueryPlan: {"runtimeId": None}}
 """Fields that are always written with the same value."""
 
 
-def object_wire(cls: type[Any]) -> Wire:
+def object_wire(cls: type) -> Wire:
     """Codec of the dataclass `cls` as a JSON object."""
     return Wire(lambda value, path: decode_object(cls, mapping(value, path), path), encode_object)
 
 
-def tagged(table: Mapping[str, type[Any]]) -> Wire:
+def tagged(table: Mapping[str, type]) -> Wire:
     """Codec of the classes in `table`; the field `@type` selects the class."""
 
-    def decode(value: object, path: str) -> Any:
+    def decode(value: object, path: str) -> object:
         document = mapping(value, path)
         tag = string(required(document, "@type", path), f"{path}.@type")
         if tag not in table:
@@ -80,13 +80,13 @@ def tagged(table: Mapping[str, type[Any]]) -> Wire:
             raise NewerPlanError(message, path=f"{path}.@type", part=f"the type {shorten(tag)}")
         return decode_object(table[tag], {key: member for key, member in document.items() if key != "@type"}, path)
 
-    def encode(value: Tagged) -> dict[str, Any]:
+    def encode(value: Tagged) -> dict[str, object]:
         return {"@type": value.tag, **encode_object(value)}
 
     return Wire(decode, encode)
 
 
-def decode_object(cls: Any, document: dict[str, object], path: str) -> Any:
+def decode_object(cls: type, document: dict[str, object], path: str) -> object:
     """Read the fields of `cls` from `document` and run the checks of the class.
 
     Raises:
@@ -104,7 +104,7 @@ def decode_object(cls: Any, document: dict[str, object], path: str) -> Any:
     return decoded
 
 
-def _decode_member(member: Member, document: dict[str, object], path: str) -> Any:
+def _decode_member(member: Member, document: dict[str, object], path: str) -> object:
     present = [name for name in member.names if document.get(name) is not None]
     if len(present) > 1:
         raise PlanError(f"this field is an older name of {present[0]}, which is set, too", path=f"{path}.{present[1]}")
@@ -127,13 +127,13 @@ def encode_object(value: object) -> dict[str, object]:
 
 
 @functools.cache
-def members_of(cls: Any) -> tuple[Member, ...]:
+def members_of(cls: type) -> tuple[Member, ...]:
     """The JSON members of the dataclass `cls`, in field order."""
     hints = get_type_hints(cls)
     return tuple(_member(field, hints[field.name]) for field in fields(cls))
 
 
-def _member(field: Field[Any], annotation: Any) -> Member:
+def _member(field: Field[object], annotation: object) -> Member:
     if field.name in _BY_NAME:
         name, wire = _BY_NAME[field.name]
         return Member(field.name, (name,), wire, True, None)
@@ -144,12 +144,12 @@ def _member(field: Field[Any], annotation: Any) -> Member:
     return Member(field.name, _ALIASES.get(name, (name,)), _wire(field.name, bare), is_required, default)
 
 
-def ignored_fields(cls: Any) -> tuple[str, ...]:
+def ignored_fields(cls: type) -> tuple[str, ...]:
     """The JSON fields of the dataclass `cls` that are read and checked, but not kept."""
     return tuple(_IGNORED.get(cls, {}))
 
 
-def json_name(field: Field[Any]) -> str:
+def json_name(field: Field[object]) -> str:
     """Return the name of a field of a dataclass in JSON."""
     return str(field.metadata.get("json", camel_case(field.name)))
 

@@ -120,7 +120,7 @@ def encode_statement(statement: StatementPlan) -> dict[str, Any]:
         PlanError: steps or expressions are nested too deeply.
     """
     try:
-        document: dict[str, Any] = STATEMENT.encode(statement)
+        document: dict[str, object] = STATEMENT.encode(statement)
     except RecursionError:
         raise too_deep() from None
     return document

@@ -85,7 +85,7 @@ def whole(value: object, path: str, limit: int = INT_MAX) -> int:
     return value
 
 
-def array(value: object, path: str) -> list[Any]:
+def array(value: object, path: str) -> list[object]:
     """Read a list without decoding its items."""
     if not isinstance(value, list):
         raise wrong_type("a list", value, path)
@@ -114,7 +114,7 @@ def only(document: dict[str, object], known: Collection[str], path: str) -> None
             raise NewerPlanError("unknown field", path=child(path, key), part=f"the field {shorten(key)}", hint=hint)
 
 
-def required(document: dict[str, Any], key: str, path: str) -> Any:
+def required(document: dict[str, object], key: str, path: str) -> object:
     """Return the value of a field that must be set and not null."""
     if key not in document:
         raise PlanError("required field is missing", path=child(path, key))

@@ -180,18 +180,19 @@ def ksql_request(body: Mapping[str, object]) -> Request:
     )
 
 
-def query_request(body: Mapping[str, Any]) -> Request:
+def query_request(body: Mapping[str, object]) -> Request:
     """The request that the arguments of `/query-stream` are.
 
     Raises:
         ApiError: `sql` is missing, or a field has the wrong type.
     """
-    if not isinstance(body.get("sql"), str):
+    sql = body.get("sql")
+    if not isinstance(sql, str):
         raise ApiError(
             BAD_REQUEST, "Missing required creator property 'sql': the body must have a member `sql` with one statement"
         )
     object_of(body, "requestProperties")
-    return Request(text=body["sql"], properties=object_of(body, "properties"), variables=_variables(body))
+    return Request(text=sql, properties=object_of(body, "properties"), variables=_variables(body))
 
 
 def texts_of(body: Mapping[str, object], name: str) -> list[str]:
@@ -213,7 +214,7 @@ def _text(body: Mapping[str, object], name: str) -> str:
     return value or ""
 
 
-def object_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def object_of(body: Mapping[str, object], name: str) -> Mapping[str, object]:
     """The object that a member of a body is; an empty one if it is missing or null.
 
     Raises:
@@ -225,7 +226,7 @@ def object_of(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _variables(body: Mapping[str, Any]) -> dict[str, str]:
+def _variables(body: Mapping[str, object]) -> dict[str, str]:
     try:
         found = object_of(body, "sessionVariables").items()
         return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in found}

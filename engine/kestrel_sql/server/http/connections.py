@@ -14,12 +14,13 @@ import hypercorn.asyncio.run
 import hypercorn.protocol
 import hypercorn.protocol.h2
 import hypercorn.protocol.h11
-from h2.events import DataReceived, Event
+from h2.events import DataReceived, Event, RequestReceived
 from h2.exceptions import ProtocolError
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.events import Closed, Updated
 from hypercorn.events import Event as ConnectionEvent
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.ws_stream import WSStream
 
@@ -53,7 +54,7 @@ class Http2(H2Protocol):
         self._whole_app = app
         self._unread: Counter[int] = Counter()
 
-    async def initiate(self, headers: Any = None, settings: Any = None) -> None:
+    async def initiate(self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None) -> None:
         """Begin, with room in the connection for what all its streams may send.
 
         A client that asks for HTTP/2 with settings that cannot be read has its connection closed.
@@ -96,7 +97,7 @@ class Http2(H2Protocol):
         self.connection.acknowledge_received_data(event.flow_controlled_length - len(data), event.stream_id)
         await stream.handle(Body(stream_id=event.stream_id, data=data))
 
-    async def _create_stream(self, request: Any) -> None:
+    async def _create_stream(self, request: RequestReceived) -> None:
         self.app = partial(self._run, request.stream_id)
         await super()._create_stream(request)
 
@@ -144,7 +145,7 @@ class WebSocket(WSStream):
     that is no ASCII ends the connection without an answer, with a trace in the log.
     """
 
-    async def handle(self, event: Any) -> None:
+    async def handle(self, event: StreamEvent) -> None:
         """Handle what the client sent."""
         was_closed = self.closed
         try:

@@ -6,7 +6,6 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
 from kestrel_sql.formats.protobuf import generate
 from kestrel_sql.formats.serde import SerdeSpec
@@ -95,7 +94,7 @@ def frame_of(framing: Framing, stream: RowStream, last: bytes) -> Frame:
             return _objects(stream, last, schema, _protobuf_of(stream))
 
 
-def _metadata(stream: RowStream) -> dict[str, Any]:
+def _metadata(stream: RowStream) -> dict[str, object]:
     return {
         "queryId": stream.query_id,
         "columnNames": [column.name for column in stream.columns],
@@ -144,21 +143,21 @@ def _objects(
     )
 
 
-def _columns_of(stream: RowStream) -> Callable[[Row], dict[str, Any]]:
+def _columns_of(stream: RowStream) -> Callable[[Row], dict[str, object]]:
     write = row_writer(stream.columns)
 
-    def content(row: Row) -> dict[str, Any]:
-        columns = {"columns": write(row.values)}
+    def content(row: Row) -> dict[str, object]:
+        columns: dict[str, object] = {"columns": write(row.values)}
         return {**columns, "tombstone": True} if row.tombstone else columns
 
     return content
 
 
-def _protobuf_of(stream: RowStream) -> Callable[[Row], dict[str, Any]]:
+def _protobuf_of(stream: RowStream) -> Callable[[Row], dict[str, object]]:
     write = protobuf_writer(stream.columns)
 
-    def content(row: Row) -> dict[str, Any]:
-        written = {"protobufBytes": write(row.values)}
+    def content(row: Row) -> dict[str, object]:
+        written: dict[str, object] = {"protobufBytes": write(row.values)}
         return {**written, "tombstone": True} if row.tombstone else written
 
     return content

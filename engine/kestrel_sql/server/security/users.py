@@ -7,9 +7,9 @@ import base64
 import binascii
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 from argon2 import PasswordHasher
@@ -114,7 +114,7 @@ def _hash(path: Path, name: object, entry: object) -> str:
     return hashed
 
 
-def _grants(path: Path, name: object, entry: Any) -> tuple[Grant, ...]:
+def _grants(path: Path, name: object, entry: Mapping[str, object]) -> tuple[Grant, ...]:
     roles = entry.get("roles", [])
     if not isinstance(roles, list):
         raise EngineError(f"{path}: the roles of {name} are a list such as [read, insert:ORDERS_*]")

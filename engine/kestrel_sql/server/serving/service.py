@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.entities.queries import plan_steps
@@ -321,7 +321,7 @@ class Service:
             "warnings": [],
         }
 
-    async def plan(self, query_id: str) -> Sequence[Mapping[str, Any]]:
+    async def plan(self, query_id: str) -> Sequence[Mapping[str, object]]:
         """The steps of a persistent query.
 
         Raises:

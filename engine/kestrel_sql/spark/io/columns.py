@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +42,7 @@ def least(ordinals: pa.ListArray) -> list[int]:
     return found
 
 
-def small(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def small(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | npt.NDArray[np.uint16]:
     """Return codes (0 or more) as 16-bit numbers if they fit: NumPy sorts those by radix, which is faster."""
     return codes.astype(np.uint16) if codes.max(initial=0) < 1 << 16 else codes
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from kestrel_sql.arrow.columns import array_of
@@ -14,6 +12,7 @@ from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, base64_of
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.spark.envelope import struct_field
 from kestrel_sql.spark.io.source_reader import Read
+from kestrel_sql.topics.records import WireRecord
 
 
 class IngestionReader:
@@ -46,19 +45,19 @@ class IngestionReader:
             frozenset(at for at, message in enumerate(messages) if not message.is_row),
         )
 
-    def _struct(self, message: Message, row: dict[str, object]) -> dict[str, object] | None:
+    def _struct(self, message: Message, row: WireRecord) -> dict[str, object] | None:
         if not message.is_row:
             return None
         value = None if message.value is None else self._to_value(self._whole(message, row))
         return {"k": self._to_key(message.key), "v": value}
 
-    def _whole(self, message: Message, row: dict[str, object]) -> tuple[object, ...]:
+    def _whole(self, message: Message, row: WireRecord) -> tuple[object, ...]:
         """The value with the columns that a source adds (rules P6.1)."""
         key = (None,) * self._keys if message.key is None else message.key
         return (*(message.value or ()), row["ts"], row["part"], row["off"], *key)
 
-    def _entry(self, error: str, row: dict[str, Any]) -> dict[str, object]:
+    def _entry(self, error: str, row: WireRecord) -> dict[str, object]:
         kind = FATAL if self.source.strict else DESERIALIZATION
-        part = "key" if error.startswith("key: ") else "value"
-        record = base64_of(row[part]) if self.source.logs_rows else None
+        data = row["key"] if error.startswith("key: ") else row["value"]
+        record = base64_of(data) if self.source.logs_rows else None
         return {"kind": kind, "logger": f"{self.source.logger}.deserializer", "message": error, "record": record}

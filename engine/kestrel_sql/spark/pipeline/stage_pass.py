@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -143,7 +143,7 @@ class _Joined:
             arrays.append(own)
         return self._sorted(arrays)
 
-    def _cells(self, name: str, of: Any) -> pa.Array:
+    def _cells(self, name: str, of: Callable[[Rows], Cells]) -> pa.Array:
         column = self._batch.column(name)
         return self._sorted(
             [

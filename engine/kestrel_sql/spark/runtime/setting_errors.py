@@ -213,7 +213,7 @@ class _Java:
                 os.write(2, said)
 
 
-def _exit_code(gateway: Any) -> int | None:
+def _exit_code(gateway: Java) -> int | None:
     """The exit code of a JVM that has ended or is about to, None of one that runs."""
     with suppress(TimeoutExpired, AttributeError):
         return int(gateway.proc.wait(1.0))

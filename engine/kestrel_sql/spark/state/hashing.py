@@ -75,7 +75,7 @@ def _of_ints(numbers: npt.NDArray[np.int32], seed: Words) -> Words:
     return _finished(_mixed(seed, np.ascontiguousarray(numbers).view(np.uint32)), np.uint32(4))
 
 
-def _of_longs(numbers: npt.NDArray[Any], seed: Words) -> Words:
+def _of_longs(numbers: npt.NDArray[np.int64] | npt.NDArray[np.float64], seed: Words) -> Words:
     if numbers.dtype == np.float64:
         # One bit pattern for both zeros, and one for all NaN.
         numbers = np.where(numbers == 0, 0.0, np.where(np.isnan(numbers), np.nan, numbers))

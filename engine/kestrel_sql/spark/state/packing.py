@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -283,7 +283,12 @@ class _Packer:
         return made
 
 
-def _partitions(keys: Sequence[Any], key_bytes: Callable[[Any], bytes], counts: Numbers, default: Numbers) -> Numbers:
+_K = TypeVar("_K", bound=Sequence[object])
+
+
+def _partitions(
+    keys: Sequence[_K | None], key_bytes: Callable[[_K], bytes], counts: Numbers, default: Numbers
+) -> Numbers:
     """The partition of each key, as Kafka's producer chooses it; `default` for rows without a key."""
     partition = lru_cache(maxsize=None)(partition_of)
     found = [

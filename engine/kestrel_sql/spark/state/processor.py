@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -33,12 +34,12 @@ class LateProcessor(StatefulProcessor):
         """Open the state variable."""
         self._state = handle.getValueState(PAGE_STATE, STATE_SCHEMA)
 
-    def handleInputRows(self, key: object, rows: Iterator[object], timerValues: object) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: object, rows: Iterator[object], timerValues: object) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
         """Pass the rows of a page in one micro-batch to the processor."""
         if self._processor is None:
             self._processor = pickle.loads(self._pickled)
             self._processor.open(self._state)
-        found: Iterator[Any] = self._processor.handleInputRows(key, rows, timerValues)
+        found: Iterator[Row] = self._processor.handleInputRows(key, rows, timerValues)
         return found
 
     def close(self) -> None:

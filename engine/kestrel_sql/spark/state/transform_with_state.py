@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, ValueState
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import batch_and_state, dump_state, stamped
@@ -62,14 +62,14 @@ class Host(StatefulProcessor):
         """Open the state variable."""
         self.open(handle.getValueState(PAGE_STATE, STATE_SCHEMA))
 
-    def open(self, state: Any) -> None:
+    def open(self, state: ValueState) -> None:
         """Prepare for any number of pages; `state` is the state variable, which Spark points at the current page."""
         self._state = state
         self._read = self._level.read()
         self._runner = PageRunner(self._level)
         self._fingerprint = self._level.fingerprint()
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: tuple[int, int], rows: Iterator[Any], timerValues: object) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
         """Process the rows of a page in one micro-batch."""
         passing: list[bytes] = []
         own: list[pa.RecordBatch] = []
@@ -89,7 +89,7 @@ class Host(StatefulProcessor):
             for batch in self._then(in_chunks(given)):
                 yield from (Row(**row) for row in batch.to_pylist())
 
-    def _handled(self, rows: pa.RecordBatch, key: Any) -> Iterator[pa.RecordBatch]:
+    def _handled(self, rows: pa.RecordBatch, key: tuple[int, int]) -> Iterator[pa.RecordBatch]:
         found = self._state.get()
         stored = None if found is None else bytes(found[0])
         state: State = {} if stored is None else load_page(stored, self._fingerprint)

@@ -7,7 +7,7 @@ import sys
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.nodes.chains import chain
@@ -195,14 +195,14 @@ class Link(Node):
             found = hash((found, link.rest))
         return found
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[object, ...]:
         first, *others = chain(self)
         if not others:
             return object.__reduce_ex__(self, protocol)
         return _linked, (first, *(link.with_parts(None, link.rest) for link in others))
 
 
-def _linked(found: object, *links: Link) -> Any:
+def _linked(found: object, *links: Link) -> object:
     for link in links:
         found = link.with_parts(found, link.rest)
     return found

@@ -51,9 +51,9 @@ def _rewrite(node: object, rule: Rule) -> Any:
     return found
 
 
-def _with_parts(node: Any, rule: Rule) -> Any:
+def _with_parts(node: Node, rule: Rule) -> Node:
     check_work()
-    changes = {}
+    changes: dict[str, Any] = {}
     for name in _members(node):
         before = getattr(node, name)
         if isinstance(before, Node | tuple):
@@ -63,7 +63,7 @@ def _with_parts(node: Any, rule: Rule) -> Any:
     return replace(node, **changes) if changes else node
 
 
-def _members(node: Any) -> tuple[str, ...]:
+def _members(node: Node) -> tuple[str, ...]:
     """The fields of a node but for its span; quicker than `dataclasses.fields`."""
     names: tuple[str, ...] = node.__match_args__
     return names

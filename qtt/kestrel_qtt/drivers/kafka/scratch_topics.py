@@ -163,7 +163,7 @@ class ScratchTopics:
         self._producer.close()
 
 
-def _settle(futures: Mapping[str, Future[Any]], complaint: str) -> None:
+def _settle(futures: Mapping[str, Future[object]], complaint: str) -> None:
     """Wait for the answers to one call."""
     for name, future in futures.items():
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 from math import log
-from typing import Any
+from typing import TypedDict
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate
 from kestrel_sql.java.utf16 import encodable
@@ -46,7 +46,14 @@ def _register_and_rank(hash_: int) -> tuple[int, int]:
     return hash_ >> _RANK_BITS, _RANK_BITS - (hash_ & ((1 << _RANK_BITS) - 1)).bit_length() + 1
 
 
-def _sketch(hashes: Iterable[int]) -> dict[str, Any]:
+class _State(TypedDict, total=False):
+    hashes: dict[int, None]
+    registers: bytes
+    zeros: int
+    weight: int
+
+
+def _sketch(hashes: Iterable[int]) -> _State:
     registers = bytearray(_REGISTERS)
     for hash_ in hashes:
         register, rank = _register_and_rank(hash_)
@@ -54,7 +61,7 @@ def _sketch(hashes: Iterable[int]) -> dict[str, Any]:
     return _state_of(bytes(registers))
 
 
-def _state_of(registers: bytes) -> dict[str, Any]:
+def _state_of(registers: bytes) -> _State:
     """Return the state of registers: also their count of zeros and their sum of 2^-register, as a multiple of 2^-51."""
     return {
         "registers": registers,
@@ -63,7 +70,7 @@ def _state_of(registers: bytes) -> dict[str, Any]:
     }
 
 
-def _include(state: dict[str, Any], value: object) -> dict[str, Any]:
+def _include(state: _State, value: object) -> _State:
     if value is None:
         return state
     hash_ = _hash(value)
@@ -71,7 +78,7 @@ def _include(state: dict[str, Any], value: object) -> dict[str, Any]:
     if hashes is not None:
         hashes[hash_] = None
         return state if len(hashes) <= _EXACT else _sketch(hashes)
-    registers: bytes = state["registers"]
+    registers = state["registers"]
     register, rank = _register_and_rank(hash_)
     current = registers[register]
     if current >= rank:
@@ -83,7 +90,7 @@ def _include(state: dict[str, Any], value: object) -> dict[str, Any]:
     }
 
 
-def _merge(state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merge(state: _State, other: _State) -> _State:
     if "hashes" in state and "hashes" in other:
         merged = {**state["hashes"], **other["hashes"]}
         return {"hashes": merged} if len(merged) <= _EXACT else _sketch(merged)
@@ -91,11 +98,11 @@ def _merge(state: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return _state_of(bytes(map(max, mine["registers"], theirs["registers"])))
 
 
-def _estimate(state: dict[str, Any]) -> int:
+def _estimate(state: _State) -> int:
     if "hashes" in state:
         return len(state["hashes"])
     alpha = 0.7213 / (1 + 1.079 / _REGISTERS)
-    estimate: float = alpha * _REGISTERS**2 / (state["weight"] / (1 << _UNIT))
+    estimate = alpha * _REGISTERS**2 / (state["weight"] / (1 << _UNIT))
     if estimate <= 2.5 * _REGISTERS and state["zeros"]:
         return round(_REGISTERS * log(_REGISTERS / state["zeros"]))
     return round(estimate)

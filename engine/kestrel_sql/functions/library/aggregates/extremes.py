@@ -45,7 +45,7 @@ def _itself(value: T) -> T:
     return value
 
 
-def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[[Any, Any], bool]) -> Aggregator:
+def _extreme(call: AggregateCall, fold: Fold, is_better: Callable[..., bool]) -> Aggregator:
     order = java_order(call.arguments[0])
 
     def better(state: T | None, value: T | None) -> T | None:

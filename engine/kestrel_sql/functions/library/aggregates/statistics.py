@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import copysign, inf, isnan, nan, sqrt
-from typing import Any
 
 from kestrel_sql.functions.declaration import AggregateCall, Aggregator, aggregate
 from kestrel_sql.functions.library.aggregates.sums import Add, adder, subtractor, zero
@@ -38,16 +37,18 @@ def stddev_sample(call: AggregateCall) -> Aggregator:
     return _deviation(call, _mean, lambda variance: sqrt(variance) if variance >= 0 else nan)
 
 
-def _mean(total: Any, count: int) -> float:
+def _mean(total: float, count: float) -> float:
     return float(total) / count
 
 
-def _java_integer_mean(total: Any, count: int) -> float:
+def _java_integer_mean(total: float, count: float) -> float:
     quotient = abs(total) // count
     return float(quotient if total >= 0 else -quotient)
 
 
-def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: Callable[[float], float]) -> Aggregator:
+def _deviation(
+    call: AggregateCall, mean: Callable[[float, float], float], finish: Callable[[float], float]
+) -> Aggregator:
     """Return the aggregator over `[sum, count, M2]`.
 
     `mean` is used to merge states; `finish` turns the variance into the result.
@@ -55,18 +56,18 @@ def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: C
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def squared_deviation(value: Any, total: Any, count: int) -> float:
+    def squared_deviation(value: float, total: float, count: float) -> float:
         """Return what the last of `count` values, included in `total`, adds to M2."""
         delta = float(value * count - total)
         return delta * delta / (count * (count - 1)) if count > 1 else 0.0
 
-    def include(state: list[Any], value: Any) -> list[Any]:
+    def include(state: list[float], value: float | None) -> list[float]:
         if value is None:
             return state
         total, count = add(state[0], value), state[1] + 1
         return [total, count, state[2] + squared_deviation(value, total, count)]
 
-    def undo(state: list[Any], value: object) -> list[Any]:
+    def undo(state: list[float], value: float | None) -> list[float]:
         if value is None:
             return state
         total, count, squares = state
@@ -81,7 +82,7 @@ def _deviation(call: AggregateCall, mean: Callable[[Any, int], float], finish: C
     )
 
 
-def _merged(state: list[Any], other: list[Any], add: Add, mean: Callable[[Any, int], float]) -> list[Any]:
+def _merged(state: list[float], other: list[float], add: Add, mean: Callable[[float, float], float]) -> list[float]:
     if not state[1] or not other[1]:
         return state if state[1] else other
     count = state[1] + other[1]
@@ -110,7 +111,7 @@ def correlation(call: AggregateCall) -> Aggregator:
     Example: CORRELATION(X, Y) over (1, 2), (2, 4) -> 1.0
     """
 
-    def change(state: list[float], x: Any, y: Any, sign: int) -> list[float]:
+    def change(state: list[float], x: float | None, y: float | None, sign: int) -> list[float]:
         if x is None or y is None:
             return state
         first, second = float(x), float(y)

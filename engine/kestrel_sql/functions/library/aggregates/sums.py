@@ -18,7 +18,7 @@ _WIDE = Context(prec=200)
 Add = Callable[[Any, Any], Any]
 
 
-def zero(sql_type: SqlType | None) -> Any:
+def zero(sql_type: SqlType | None) -> float | Number:
     """Return the sum of no values; a DECIMAL has scale 0 until a value is added."""
     if isinstance(sql_type, Decimal):
         return Number(0)
@@ -119,7 +119,7 @@ def sum_list(call: AggregateCall) -> Aggregator:
     sql_type = of.item if isinstance(of, Array) else BIGINT
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def fold(step: Add, state: object, values: list[Any] | None) -> Any:
+    def fold(step: Add, state: object, values: list[object] | None) -> object:
         for value in values or ():
             if value is not None:
                 state = step(state, value)
@@ -156,7 +156,7 @@ def avg(call: AggregateCall) -> Aggregator:
     sql_type = call.arguments[0]
     add, subtract = adder(sql_type), subtractor(sql_type)
 
-    def change(state: list[Any], value: object, step: Add, by: int) -> list[Any]:
+    def change(state: list[float], value: object, step: Add, by: int) -> list[float]:
         return state if value is None else [step(state[0], value), state[1] + by]
 
     return Aggregator(

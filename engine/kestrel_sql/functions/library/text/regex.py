@@ -80,7 +80,7 @@ def _replace_columns(texts: ArrowArray, pattern: ArrowArray, replacement: ArrowA
 
 
 def _is_empty(pattern: str) -> bool:
-    return timed_matching.is_match(pattern, "")  # type: ignore[no-any-return]
+    return timed_matching.is_match(pattern, "")
 
 
 @scalar("(str STRING, regexp STRING, newStr STRING) -> STRING", display_name="regexp_replace", columns=_replace_columns)

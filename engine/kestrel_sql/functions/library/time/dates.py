@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import ArrowArray
+from kestrel_sql.arrow.late import ArrowArray, Text
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import INT_MAX, INT_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
@@ -28,7 +27,7 @@ def _shifted(date: int, span: int) -> int:
     return abs(millis) // DAY_MS * (1 if millis >= 0 else -1)
 
 
-def _shifted_columns(sign: int, unit: Any, interval: ArrowArray, dates: ArrowArray) -> ArrowArray | None:
+def _shifted_columns(sign: int, unit: Text, interval: ArrowArray, dates: ArrowArray) -> ArrowArray | None:
     if not isinstance(interval, late.pa.Scalar):
         return None
     span = sign * interval.as_py() * UNIT_MS[unit.as_py()]

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 from kestrel_sql.arrow import late
-from kestrel_sql.arrow.late import ArrowArray
+from kestrel_sql.arrow.late import ArrowArray, Text
 from kestrel_sql.functions.declaration import Nulls, scalar
 from kestrel_sql.java.numbers import LONG_MAX, LONG_MIN, wrap_integer
 from kestrel_sql.java.time import text as java_time
@@ -21,7 +20,7 @@ from kestrel_sql.types.time_units import UNIT_MS
 _DEFAULT_ZONE = "GMT"
 
 
-def _added_columns(sign: int, unit: Any, interval: ArrowArray, timestamps: ArrowArray) -> ArrowArray | None:
+def _added_columns(sign: int, unit: Text, interval: ArrowArray, timestamps: ArrowArray) -> ArrowArray | None:
     if not isinstance(interval, late.pa.Scalar):
         return None
     span = wrap_integer(sign * interval.as_py() * UNIT_MS[unit.as_py()], 64)
@@ -93,7 +92,7 @@ def convert_tz(timestamp: int, from_zone: str, to_zone: str) -> int:
     return wrap_integer(timestamp + difference * 1_000, 64)
 
 
-def _fixed_zone(zone: Any) -> int | None:
+def _fixed_zone(zone: Text | None) -> int | None:
     """The offset (ms) of a constant zone; None if it is none, or changes."""
     try:
         found = UTC if zone is None else zone_of(zone.as_py())
