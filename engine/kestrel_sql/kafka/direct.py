@@ -137,9 +137,9 @@ class DirectBatches:
             fence(self.config, self.group, batch, slots, self.work.tails)
         job = Job(self.config, self.group, batch, self.run, layout, transactional, owners(self.group))
         if check is not None:
-            found = spark.parallelize(shares, len(shares)).flatMap(partial(_computed, job, self.work)).collect()
+            found = _collected(spark, shares, partial(_computed, job, self.work))
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        rows = spark.parallelize(shares, len(shares)).flatMap(partial(_written, job, self.work)).collect()
+        rows = _collected(spark, shares, partial(_written, job, self.work))
         written = outcome(job, rows)
         reads = [row for row in rows if row["what"] == READ]
         self._merges = self._merges or any(row["strays"] for row in reads)
@@ -167,6 +167,18 @@ class DirectBatches:
 
 _Share = tuple[int, Sequence[Range]]
 """A slot, and what it reads."""
+
+
+def _collected(
+    spark: SparkContext, shares: Sequence[_Share], function: Callable[[_Share], Iterable[ReportRow]]
+) -> list[ReportRow]:
+    """What a function makes of shares, each in a task.
+
+    `RDD.collect` reads the byte code of Spark's largest classes each time (ADR 23).
+    """
+    rows = spark.parallelize(shares, len(shares)).flatMap(function)
+    pickled = rows._jrdd.collectAsync().get()  # noqa: SLF001 - Python has no such call
+    return [row for each in pickled for row in pickle.loads(each)]
 
 
 def _written(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:

@@ -16,21 +16,12 @@ from kestrel_sql.kafka.sink.sink import Delivery, Written
 from kestrel_sql.kafka.sink.task import WROTE
 from kestrel_sql.kafka.sink.transaction import Layout
 
+NO_SPARK: Any = None
 
-class Tasks:
-    """A context of Spark, and an RDD, in this process."""
 
-    def __init__(self, items: Iterable[Any] = ()) -> None:
-        self.items = [*items]
-
-    def parallelize(self, items: Iterable[Any], _slices: int) -> Tasks:
-        return Tasks(items)
-
-    def flatMap(self, function: Callable[[Any], Iterable[Any]]) -> Tasks:  # noqa: N802 - Spark's name
-        return Tasks(each for item in self.items for each in function(item))
-
-    def collect(self) -> list[Any]:
-        return self.items
+def collected(_: object, shares: Iterable[Any], function: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    """What the tasks of Spark would give, in this process."""
+    return [row for share in shares for row in function(share)]
 
 
 @pytest.fixture
@@ -40,6 +31,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
     (tmp_path / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":5,"1":5}}')
     monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
     monkeypatch.setattr(direct, "fence", lambda *_: False)
+    monkeypatch.setattr(direct, "_collected", collected)
     monkeypatch.setattr(direct, "_written", lambda _job, _work, share: iter(written(*share)))
     return DirectBatches(
         query="q",
@@ -59,8 +51,7 @@ def written(slot: int, ranges: Iterable[Any], strays: int = 0) -> list[dict[str,
 
 
 def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
-    context: Any = Tasks()
-    assert batches.write(context, 0, 2) == (7, Written(records=7, entries=()))
+    assert batches.write(NO_SPARK, 0, 2) == (7, Written(records=7, entries=()))
 
 
 def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
@@ -74,8 +65,7 @@ def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
         return iter(written(share[0], share[1], share[0]))
 
     monkeypatch.setattr(direct, "_written", write)
-    context: Any = Tasks()
-    assert [batches.write(context, number, 2)[0] for number in range(2)] == [7, 8]
+    assert [batches.write(NO_SPARK, number, 2)[0] for number in range(2)] == [7, 8]
     assert slots == [0, 1, 0]
 
 
