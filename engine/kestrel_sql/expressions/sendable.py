@@ -10,6 +10,7 @@ from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.expressions.columns import Column, Columns, Evaluate, Failures
 from kestrel_sql.expressions.compiler import Columnar, Options, compile_expression, tabular_body
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.values.casts import unless_null
 from kestrel_sql.java.numbers import wrap_integer
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Map, SqlType, Struct
@@ -53,23 +54,19 @@ def _written(of: SqlType | None) -> Callable[..., object] | None:
     """Return what makes of a value the one that is written: ksqlDB computes with days of any size, and cuts it then."""
     match of:
         case t.DATE:
-            return _unless_null(lambda day: wrap_integer(day, 32))
+            return unless_null(lambda day: wrap_integer(day, 32))
         case Array(inner) | Map(_, inner):
             item = _written(inner)
             if item is None:
                 return None
             if isinstance(of, Array):
-                return _unless_null(lambda items: [item(each) for each in items])
-            return _unless_null(lambda entries: {key: item(each) for key, each in entries.items()})
+                return unless_null(lambda items: [item(each) for each in items])
+            return unless_null(lambda entries: {key: item(each) for key, each in entries.items()})
         case Struct(fields):
             parts = [(field.name, part) for field in fields if (part := _written(field.type)) is not None]
-            return _unless_null(lambda row: row | {name: part(row[name]) for name, part in parts}) if parts else None
+            return unless_null(lambda row: row | {name: part(row[name]) for name, part in parts}) if parts else None
         case _:
             return None
-
-
-def _unless_null(change: Callable[..., object]) -> Callable[..., object]:
-    return lambda value: None if value is None else change(value)
 
 
 class TableCall:

@@ -54,14 +54,9 @@ def of_a_user(name: str, body: Callable[..., object], returns: SqlType) -> Calla
 
 _CLASSES: dict[SqlType, tuple[type, ...]] = {
     t.BOOLEAN: (bool,),
-    t.INTEGER: (int,),
-    t.BIGINT: (int,),
     t.DOUBLE: (float, int),
     t.STRING: (str,),
     t.BYTES: (bytes,),
-    t.TIME: (int,),
-    t.DATE: (int,),
-    t.TIMESTAMP: (int,),
 }
 
 
@@ -77,8 +72,10 @@ def _is_of(value: object, sql_type: SqlType) -> bool:
             return isinstance(value, dict) and all(_is_of(k, key) and _is_of(v, item) for k, v in value.items())
         case t.Struct():
             return isinstance(value, dict)
+        case _ if sql_type in _BITS:
+            return isinstance(value, int) and _fits(value, _BITS[sql_type])
         case _:
-            return isinstance(value, _CLASSES[sql_type]) and (sql_type not in _BITS or _fits(value, _BITS[sql_type]))
+            return isinstance(value, _CLASSES[sql_type])
 
 
 _BITS: dict[SqlType, int] = {t.INTEGER: 31, t.DATE: 31, t.BIGINT: 63, t.TIMESTAMP: 63, t.TIME: 63}

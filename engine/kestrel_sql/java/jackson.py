@@ -190,10 +190,9 @@ def _write_primitive(value: Any, base: Base) -> str:
         case Base.DATE:
             return f'"{date_text(value)}"'
         case Base.TIME:
-            return f'"{_clock(checked_time(value) // 1_000)}"'
+            return f'"{clock_text(value)}"'
         case Base.TIMESTAMP:
-            days, millis = divmod(instant_of(value), DAY_MS)
-            return f'"{date_text_of_era(days)}T{time_text(millis // 1_000)}.{millis % 1_000:03d}"'
+            return f'"{timestamp_text(value)}"'
         case _:
             return str(value)
 
@@ -205,16 +204,27 @@ def date_text(days: int) -> str:
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
-def date_text_of_era(days: int) -> str:
+def _date_text_of_era(days: int) -> str:
     """Write days since 1970-01-01 as Java's pattern `yyyy-MM-dd` does: the year is that of its era."""
     year, month, day = to_civil(days)
     of_era = year if year > 0 else 1 - year
     return f"{'+' if of_era > 9_999 else ''}{of_era:04d}-{month:02d}-{day:02d}"
 
 
-def _clock(seconds: int) -> str:
-    text = time_text(seconds)
-    return text if seconds % 60 else text[:5]
+def timestamp_text(millis: int) -> str:
+    """Write ms since the epoch as `2021-05-18T13:05:00.500`."""
+    days, of_day = divmod(instant_of(millis), DAY_MS)
+    return f"{_date_text_of_era(days)}T{time_text(of_day // 1_000)}.{of_day % 1_000:03d}"
+
+
+def clock_text(millis: int) -> str:
+    """Write a time of day (ms) as `13:05:01`, or as `13:05` if its seconds are 0.
+
+    Raises:
+        ValueError: the time is 24:00.
+    """
+    seconds = checked_time(millis) // 1_000
+    return time_text(seconds)[: None if seconds % 60 else 5]
 
 
 def time_text(seconds: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kestrel_sql.errors import TypeMismatchError
-from kestrel_sql.expressions.constants import evaluate_constants
+from kestrel_sql.expressions.single_row import evaluate_constants
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.formats.bulk import varints as n
 from kestrel_sql.formats.bulk.json_read import ObjectReader
 from kestrel_sql.formats.bulk.json_write import row_encoder
@@ -30,17 +31,6 @@ _KINDS: dict[Kind, SqlType] = {
     Kind.TIMESTAMP: TIMESTAMP,
 }
 """The type by which a member is read."""
-
-_TYPES: dict[SqlType, pa.DataType] = {
-    BOOLEAN: pa.bool_(),
-    INTEGER: pa.int32(),
-    BIGINT: pa.int64(),
-    DOUBLE: pa.float64(),
-    STRING: pa.string(),
-    DATE: pa.int32(),
-    TIME: pa.int32(),
-    TIMESTAMP: pa.int64(),
-}
 
 
 def decoder(spec: SerdeSpec, types: Sequence[pa.DataType]) -> BulkDecoder | None:
@@ -66,7 +56,7 @@ def _reader(spec: SerdeSpec, schema: RegisteredSchema, types: Sequence[pa.DataTy
         return None
     kinds = [_KINDS[field.schema.kind] for field in fields]
     columns = [Column(field.name, kind) for field, kind in zip(fields, kinds, strict=True)]
-    objects = ObjectReader(columns, [_TYPES[kind] for kind in kinds], exact=True)
+    objects = ObjectReader(columns, [to_arrow(kind) for kind in kinds], exact=True)
 
     def read(data: pa.BinaryArray, header: bytes) -> list[pa.Array]:
         cursor = n.open_records(data)

@@ -148,7 +148,7 @@ def row_reader(schema: ConnectSchema, columns: tuple[Column, ...], unwrapped: bo
             raise MismatchError(f"Cannot deserialize type {schema.kind.value} as type STRUCT for path: ")
         return _record(_fields(schema, tuple(c.name for c in columns), tuple(c.type for c in columns), ""))
     except MismatchError as error:
-        return _failing(str(error))
+        return failing(str(error))
 
 
 def _bare(convert: Convert | None) -> Callable[[object], Row]:
@@ -164,7 +164,9 @@ def _record(read: Callable[[dict[str, object]], Row]) -> Callable[..., Row]:
     return record
 
 
-def _failing(message: str) -> Callable[[object], Row]:
+def failing(message: str) -> Callable[[object], NoReturn]:
+    """Return a conversion that fails for every value."""
+
     def fail(_: object) -> NoReturn:
         raise ValueError(message)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
 
+from kestrel_sql.formats.connect.read import failing
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.serde import ConversionError, Row
 from kestrel_sql.types.schema import Column
@@ -26,14 +26,7 @@ def row_writer(columns: tuple[Column, ...], target: ConnectSchema, unwrapped: bo
         names = tuple(column.name for column in columns)
         return _struct(names, tuple(column.type for column in columns), target)
     except _UnwritableError as error:
-        return _failing(str(error))
-
-
-def _failing(message: str) -> Callable[[Row], object]:
-    def fail(_: Row) -> NoReturn:
-        raise ValueError(message)
-
-    return fail
+        return failing(str(error))
 
 
 def _value(sql_type: SqlType, target: ConnectSchema, name: str) -> Convert:

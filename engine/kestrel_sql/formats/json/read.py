@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal as Number
 from typing import Any, TypeVar, assert_never
 
@@ -248,6 +248,16 @@ _AS_INTEGER = {
 }
 
 
+_PRIMITIVE: Mapping[Base, Convert] = {
+    **_AS_INTEGER,
+    Base.BOOLEAN: _to_boolean,
+    Base.TIME: _to_time,
+    Base.DOUBLE: _to_double,
+    Base.STRING: _to_text,
+    Base.BYTES: _to_bytes,
+}
+
+
 def converter(sql_type: SqlType) -> Convert:
     """Return the function that coerces a parsed value to `sql_type`.
 
@@ -256,7 +266,7 @@ def converter(sql_type: SqlType) -> Convert:
     """
     match sql_type:
         case Primitive(base):
-            return _primitive(base)
+            return _PRIMITIVE[base]
         case Decimal():
             return _to_decimal(sql_type)
         case Array(item):
@@ -267,24 +277,6 @@ def converter(sql_type: SqlType) -> Convert:
             return _to_struct(sql_type)
         case NamedType(name):
             raise FormatError(f"Cannot resolve unknown type: {name}")
-        case other:
-            assert_never(other)
-
-
-def _primitive(base: Base) -> Convert:
-    match base:
-        case Base.BOOLEAN:
-            return _to_boolean
-        case Base.INTEGER | Base.BIGINT | Base.DATE | Base.TIMESTAMP:
-            return _AS_INTEGER[base]
-        case Base.TIME:
-            return _to_time
-        case Base.DOUBLE:
-            return _to_double
-        case Base.STRING:
-            return _to_text
-        case Base.BYTES:
-            return _to_bytes
         case other:
             assert_never(other)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Mapping
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.format import UNWRAP, Columns, Format
@@ -28,10 +27,6 @@ def delimiter_of(spec: SerdeSpec) -> str:
     return "," if delimiter is None else DELIMITER_NAMES.get(delimiter.upper(), delimiter)
 
 
-def _read_bytes(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
 def _read_time(text: str) -> int:
     value = parse_int(text)
     if not 0 <= value <= DAY_MS:
@@ -48,23 +43,20 @@ def reader(sql_type: SqlType) -> Callable[[str], object]:
     if isinstance(sql_type, Decimal):
         precision, scale = sql_type.precision, sql_type.scale
         return lambda text: fit_decimal(parse_decimal(text), precision, scale)
-    match _primitive(sql_type).base:
-        case Base.BOOLEAN:
-            return lambda text: text.lower() == "true"
-        case Base.INTEGER | Base.DATE:
-            return parse_int
-        case Base.BIGINT | Base.TIMESTAMP:
-            return parse_long
-        case Base.TIME:
-            return _read_time
-        case Base.DOUBLE:
-            return parse_double
-        case Base.STRING:
-            return str
-        case Base.BYTES:
-            return _read_bytes
-        case other:
-            assert_never(other)
+    return _READERS[_primitive(sql_type).base]
+
+
+_READERS: Mapping[Base, Callable[[str], object]] = {
+    Base.BOOLEAN: lambda text: text.lower() == "true",
+    Base.INTEGER: parse_int,
+    Base.BIGINT: parse_long,
+    Base.DOUBLE: parse_double,
+    Base.STRING: str,
+    Base.BYTES: lambda text: base64.b64decode(text, validate=True),
+    Base.TIME: _read_time,
+    Base.DATE: parse_int,
+    Base.TIMESTAMP: parse_long,
+}
 
 
 def _writer(sql_type: SqlType) -> Callable[..., str]:

@@ -12,11 +12,10 @@ from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.java import numbers
 from kestrel_sql.java.base64_text import decode_base64
-from kestrel_sql.java.jackson import date_text, date_text_of_era, time_text
+from kestrel_sql.java.jackson import clock_text, date_text, time_text, timestamp_text
 from kestrel_sql.java.letters import lower
 from kestrel_sql.java.time import iso, sql_text
 from kestrel_sql.java.time.fixed_width import any_layout_of
-from kestrel_sql.java.time.text import checked_time
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import Array, Base, Decimal, Map, Primitive, SqlType, Struct
 from kestrel_sql.types.time_units import DAY_MS, FIRST_DAY
@@ -243,16 +242,6 @@ def _stripped(parse: Callable[[str], int]) -> Callable[[str], int]:
     return lambda value: parse(value.strip(numbers.JAVA_BLANKS))
 
 
-def _timestamp_text(value: int) -> str:
-    days, millis = divmod(sql_text.instant_of(value), DAY_MS)
-    return f"{date_text_of_era(days)}T{time_text(millis // 1000)}.{millis % 1000:03d}"
-
-
-def _time_of_day(value: int) -> str:
-    text = time_text(checked_time(value) // 1000)
-    return text if value // 1000 % 60 else text[:5]
-
-
 def _day(value: int) -> int:
     return max(sql_text.instant_of(value) // DAY_MS, FIRST_DAY)
 
@@ -280,10 +269,10 @@ _PRIMITIVE: Mapping[tuple[Base, Base], Callable[[Any], Any]] = {
     (Base.STRING, Base.TIMESTAMP): _stripped(iso.parse_timestamp),
     (Base.STRING, Base.DATE): _stripped(iso.parse_date),
     (Base.STRING, Base.TIME): _stripped(iso.parse_time),
-    (Base.TIMESTAMP, Base.STRING): _timestamp_text,
+    (Base.TIMESTAMP, Base.STRING): timestamp_text,
     (Base.TIMESTAMP, Base.DATE): _day,
     (Base.TIMESTAMP, Base.TIME): lambda value: sql_text.instant_of(value) % DAY_MS,
     (Base.DATE, Base.STRING): date_text,
     (Base.DATE, Base.TIMESTAMP): lambda value: value * DAY_MS,
-    (Base.TIME, Base.STRING): _time_of_day,
+    (Base.TIME, Base.STRING): clock_text,
 }
