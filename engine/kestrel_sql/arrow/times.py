@@ -6,7 +6,6 @@ What a layout is, and which values it takes, is in `kestrel_sql.java.time.fixed_
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ Part = str | bytes
 """A unit of a pattern, such as `yyyy`, or the text between two units as bytes."""
 
 
-def written(parts: Sequence[Part], millis: Any, missing: Any) -> pa.Array | None:
+def written(parts: Sequence[Part], millis: Numbers, missing: npt.NDArray[np.bool_] | None) -> pa.Array | None:
     """Write instants (ms since 1970-01-01, UTC); None if one is outside of the years 1 to 9999."""
     values = millis.astype(np.int64)
     days = values // _DAY_MS

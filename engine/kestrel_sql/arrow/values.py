@@ -20,7 +20,7 @@ def _lifted(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def uncarried(value: Mapping[str, Any]) -> object:
+def uncarried(value: Mapping[str, str]) -> object:
     """Return a carried value: a DECIMAL, or a STRUCT without fields."""
     return decimal.Decimal(value[DIGITS]) if DIGITS in value else {}
 

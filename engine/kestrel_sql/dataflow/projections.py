@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, references, reports, spread
@@ -236,8 +235,7 @@ class Grouping:
             found = [[self._text(values) for values in zip(*found, strict=True)]]
         return Part([Listed(spread(column, own, part.size)) for column in found], part.size, present)
 
-    def _text(self, values: tuple[Any, ...]) -> str | None:
+    def _text(self, values: tuple[object, ...]) -> str | None:
         if None in values:
             return None
-        texts = (value if of == STRING else java_text(value, of) for value, of in zip(values, self._types, strict=True))
-        return "|+|".join(texts)
+        return "|+|".join(java_text(value, of) for value, of in zip(values, self._types, strict=True))

@@ -52,7 +52,7 @@ def resolve_names(schema: object, namespace: str = "", known: dict[str, Any] | N
     return _resolve_object(schema, namespace, known, depth)
 
 
-def _named(name: str, namespace: str, known: dict[str, object], depth: int) -> Any:
+def _named(name: str, namespace: str, known: dict[str, object], depth: int) -> object:
     if name in _SIMPLE or name == "null":
         return name
     target = known.get(f"{namespace}.{name}" if namespace and "." not in name else name, known.get(name))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry import SchemaReference as WireReference
@@ -101,6 +101,12 @@ def _settings(config: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+class _Pickled(TypedDict):
+    url: str
+    settings: dict[str, str]
+    cache: dict[int, RegisteredSchema]
+
+
 class RemoteRegistry:
     """The registry at a URL; it pickles, and connects on first use."""
 
@@ -116,10 +122,10 @@ class RemoteRegistry:
     def __repr__(self) -> str:
         return f"RemoteRegistry({self.name})"
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> _Pickled:
         return {"url": self._url, "settings": self._settings, "cache": dict(_cache[self.name])}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: _Pickled) -> None:
         self._url, self._settings = state["url"], state["settings"]
         self.name = _CREDENTIALS.sub("", self._url)
         self._unavailable_until = 0.0
