@@ -16,7 +16,7 @@ from kestrel_sql.kafka.run.run import RunSettings, StoreUri
 from kestrel_sql.spark.releases import BROKER_RELEASES, check_release
 from kestrel_sql.spark.runtime.environment import is_on_this_machine, keep_memory
 from kestrel_sql.spark.runtime.jvm import Java
-from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS
+from kestrel_sql.spark.runtime.session import FIRST_COMPILER, JAVA_OPTIONS, UNCOMPILED
 from kestrel_sql.spark.runtime.setting_errors import open_given
 
 _JARS = "spark.jars"
@@ -68,7 +68,7 @@ def open_for_brokers(settings: RunSettings, say: Callable[[str], None]) -> Spark
     kept = {f"spark.executorEnv.{name}": value for name, value in keep_memory().items()}
     extra = {**SESSION, **kept, **ending, **store, **given, _JARS: paths, **cluster_settings(master, given)}
     if settings.passes_blobs and is_on_this_machine(master):
-        extra[JAVA_OPTIONS] = f"{FIRST_COMPILER} {given.get(JAVA_OPTIONS, '')}".rstrip()
+        extra = {**UNCOMPILED, **extra, JAVA_OPTIONS: f"{FIRST_COMPILER} {given.get(JAVA_OPTIONS, '')}".rstrip()}
     spark = open_given(master, extra, given, lambda jvm: _await_cluster(jvm, settings, say))
     if is_cluster(master):
         say(f"waiting for executors of {master}")

@@ -115,11 +115,13 @@ _ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.shuffle.checksum.enabled": "false",
 }
 
+UNCOMPILED: Mapping[str, str] = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Where few rows go through Java: Spark interprets expressions, and writes no code for them in each batch and task."""
+
 INTERPRETED: Mapping[str, str] = {
+    **UNCOMPILED,
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Java collects garbage sooner than in a run: tests are to take little memory.
     JAVA_OPTIONS: f"{FIRST_COMPILER} -XX:+UseSerialGC -XX:MetaspaceSize=64m {UNVERIFIED}",
     "spark.sql.streaming.numRecentProgressUpdates": "1",
