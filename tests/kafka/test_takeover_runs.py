@@ -9,7 +9,7 @@ import pytest
 
 from kestrel_sql.session.session import Session
 from tests.kafka.takeover_kinds import KINDS, Run
-from tests.kafka.takeover_runs import difference
+from tests.kafka.takeover_runs import _sorted, difference
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,11 @@ def test_a_difference_is_told_with_what_was_written_of_its_key() -> None:
     told = difference(run, Counter([(0, b"b", b"1", 6)]), Counter([(0, b"b", b"1", 6), (0, b"a", b"1", 5)]))
     assert "differs in 0 and 1 records" in told
     assert difference(run, "it has no store", "goes on") == f"{run} is refused: it has no store"
+
+
+def test_the_order_of_members_and_the_sign_of_nan_do_not_count() -> None:
+    for frame in (b"", b"\0\0\0\0t"):
+        assert _sorted(frame + b'{"a":{"y":1,"x":2},"b":1.50}') == frame + b'{"a": {"x": "2", "y": "1"}, "b": "1.50"}'
+    assert _sorted(bytes.fromhex("0000000083000000000000f8ff")) == bytes.fromhex("0000000083000000000000f87f")
+    assert _sorted(b"{oops") == b"{oops"
+    assert _sorted(None) is None
