@@ -19,11 +19,12 @@ from kestrel_sql.expressions.sendable import Compiled
 from kestrel_sql.functions.bind import nodes
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.bind.nodes import Bound
+from kestrel_sql.functions.bind.operators import ends_decided
 from kestrel_sql.functions.values.equality import hash_map
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes import expressions as e
 from kestrel_sql.types.schema import Column, Role
-from kestrel_sql.types.sql_types import SqlType
+from kestrel_sql.types.sql_types import BOOLEAN, SqlType
 from tests.fuzz.generator import COLUMNS, Generator
 from tests.fuzz.values import constant, value
 
@@ -148,6 +149,9 @@ def with_constants(node: Any, row: Row) -> Any:
     """Return the expression with the constants of a row in place of columns."""
 
     def change(given: e.Node, rebuilt: e.Node) -> e.Node:
+        if isinstance(given, e.Logical) and isinstance(rebuilt, e.Logical) and not ends_decided(given):
+            # Beside a literal that decides, NULL does not fail, as it does beside a column.
+            return replace(rebuilt, right=e.Cast(rebuilt.right, BOOLEAN)) if ends_decided(rebuilt) else rebuilt
         return constant(row[given.name], COLUMNS[given.name]) if isinstance(given, e.ColumnRef) else rebuilt
 
     return changed(node, change)

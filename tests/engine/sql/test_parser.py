@@ -144,7 +144,7 @@ def test_too_large_expressions_are_rejected(expression: str) -> None:
 def test_expressions_up_to_the_limits_are_written_and_read(expression: str) -> None:
     (parsed,) = parse_script(f"SELECT {expression} FROM s;")
     text = format_statement(parsed.statement)
-    assert parse_statement(text) == parse_statement(format_statement(parse_statement(text)))
+    assert format_statement(parse_statement(text)) == text
 
 
 @pytest.mark.parametrize("operator", CHAINS)

@@ -135,7 +135,7 @@ def some_batches(level: Level, seed: int) -> tuple[list[pa.RecordBatch], int]:
     if key not in _MADE:
         random_ = random.Random(seed)
         spread = random_.choice([1, 3, 40, 400])
-        batches = [some_rows(level, random_, random_.choice([1, 5, 90, 300]), spread) for _ in range(4)]
+        batches = [some_rows(level, random_, random_.choice([1, 5, 40, 120]), spread) for _ in range(4)]
         _MADE[key] = batches, random_.choice([5, 70, 1 << 18])
     return _MADE[key]
 
