@@ -444,6 +444,18 @@ def test_the_shell_imports_neither_spark_nor_a_server_nor_a_broker() -> None:
     assert int(number) < BUDGET
 
 
+@pytest.mark.rules("U4.9")
+def test_half_of_a_character_is_an_escape_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "app.sql").write_text(
+        "CREATE STREAM S (K STRING KEY) WITH (kafka_topic='s', value_format='JSON');"
+        "CREATE STREAM R WITH (kafka_topic='r') AS SELECT K, CHR('\\ud83d') AS H FROM S;"
+    )
+    (tmp_path / "s.json").write_text('{"key": "k", "value": {}}')
+    out = tmp_path / "out"
+    assert main(["run", f"{tmp_path}/app.sql", "--input", f"s={tmp_path}/s.json", "--output", str(out)]) == 0
+    assert '{"H": "\\ud83d"}' in (out / "r.jsonl").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

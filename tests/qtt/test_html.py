@@ -154,6 +154,12 @@ def test_three_thousand_cases_are_small(tmp_path: Path) -> None:
     assert file.stat().st_size < 15_000_000
 
 
+def test_half_of_a_character_is_shown(tmp_path: Path) -> None:
+    wrote = Produced({"COUNTS": (replace(WROTE.records["COUNTS"][0], value={"N": "\ud83d"}),)})
+    (found,) = data_of(report(tmp_path, [judge(CASE, wrote, 0.5)]))["cases"]
+    assert "\\ud83d" in json.dumps(found["differences"])
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     yield from start_browser()

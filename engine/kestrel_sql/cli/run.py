@@ -104,4 +104,6 @@ def _write_sinks(engine: MemoryEngine, folder: Path | None, out: Console) -> Non
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
             continue
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{path_part(topic)}.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        text = "".join(f"{line}\n" for line in lines)
+        # Half of a surrogate pair becomes an escape of JSON.
+        (folder / f"{path_part(topic)}.jsonl").write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -173,6 +173,11 @@ def to_double(value: float | decimal.Decimal) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+_LONG_EXPONENT = 9
+_MOST_SCALE = 646_456_993
+"""BigInteger holds no greater power of ten, by which Java divides to round."""
+
+
 def parse_decimal(text: str) -> decimal.Decimal:
     """Read a decimal as `new BigDecimal(text)` does.
 
@@ -182,9 +187,15 @@ def parse_decimal(text: str) -> decimal.Decimal:
     if not (_ASCII_DECIMAL if text.isascii() else _DECIMAL).fullmatch(text):
         raise ValueError(f"Not a decimal number: {text!r}")
     try:
-        return decimal.Decimal(text)
+        value = decimal.Decimal(text)
     except decimal.InvalidOperation:
         raise ValueError(f"Not a decimal number: {text!r}") from None
+    written = text.lower().partition("e")[2]
+    if len(written) >= _LONG_EXPONENT and (
+        not -(2**31) <= int(written) < 2**31 or value.as_tuple().exponent < -_MOST_SCALE  # type: ignore[operator]
+    ):
+        raise ValueError(f"Not a decimal number: {text!r}")
+    return value
 
 
 def fit_decimal(value: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal:

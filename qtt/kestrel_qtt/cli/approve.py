@@ -63,7 +63,8 @@ def fill_in(path: Path, proposals: Sequence[Proposal]) -> None:
     before = path.read_bytes().decode("utf-8")
     accepted = {p.case.line: p.records for p in proposals if not p.problem}
     after = _fill_json(before, accepted) if path.suffix == ".json" else _fill_yaml(before, accepted)
-    path.write_bytes(after.encode("utf-8"))
+    # A case file cannot hold half of a surrogate pair, and refuses its escape.
+    path.write_bytes(after.encode("utf-8", "backslashreplace"))
     loaded = load(path)
     open_still = [
         case

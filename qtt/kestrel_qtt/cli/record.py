@@ -96,7 +96,7 @@ def record_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     if arguments.write is None:
         plain_console().print(text, end="")
     else:
-        arguments.write.write_text(text, encoding="utf-8")
+        arguments.write.write_text(text, encoding="utf-8", errors="backslashreplace")
     return ExitCode.OK
 
 

@@ -95,7 +95,7 @@ def write(case: Case, accepted: Sequence[Difference]) -> None:
             after = edit_list(after, is_json, name, entries, path)
     except TextError as error:
         raise CaseFileError(case.file, case.line, error.message) from error
-    case.file.write_bytes(after.encode("utf-8"))
+    case.file.write_bytes(after.encode("utf-8", "backslashreplace"))
     broken = load(case.file).errors
     if broken:
         case.file.write_bytes(before.encode("utf-8"))

@@ -61,7 +61,7 @@ def shrink_command(arguments: argparse.Namespace, open_driver: OpenDriver) -> Ex
     out.print(text, end="")
     tell(f"of {len(case.inputs)} records {len(small.inputs)} are left; both cases fail because {reason.text}")
     if arguments.write is not None:
-        arguments.write.write_text(text, encoding="utf-8")
+        arguments.write.write_text(text, encoding="utf-8", errors="backslashreplace")
     return ExitCode.OK
 
 

@@ -42,7 +42,7 @@ def write_html(folder: Path, results: Sequence[Result], summary: Summary, explai
         "summary": {**asdict(summary), "text": str(summary)},
         "cases": [_case(result, explain) for result in results],
     }
-    packed = gzip.compress(_json(data).encode(), mtime=0)
+    packed = gzip.compress(_json(data).encode(errors="backslashreplace"), mtime=0)
     page = files("kestrel_qtt.report").joinpath("page")
     text = page.joinpath("index.html").read_text(encoding="utf-8")
     for name in ("style.css", "app.js"):

@@ -94,7 +94,11 @@ def any_layout_of(pattern: str) -> Layout | None:
             literal = token["quoted"] or token["plain"]
             template.append(literal.replace("{", "{{").replace("}", "}}"))
             expression.append(re.escape(literal))
-            parts.append(literal.encode())
+            try:
+                parts.append(literal.encode())
+            except UnicodeEncodeError:
+                # Half of a surrogate pair has no bytes.
+                return None
         elif unit in units or unit not in _DATE + _TIME:
             return None
         else:

@@ -141,6 +141,9 @@ def instr(text: str | None, part: str | None, position: int | None = 1, occurren
     value, wanted = units(text), units(part)
     if not part:
         occurrence = min(occurrence, 1)
+    if position == -(2**31) and not part and occurrence > 0:
+        # This number has no negative in Java, so that what is too far away is not noticed.
+        return len(value) - 2**31 + 2
     if position == 0 or abs(position) > len(value):
         return 0
     if position < 0:
