@@ -77,6 +77,14 @@ def merge(group: Group, other: Group, calls: Calls) -> None:
             raise failure_of(aggregator, error) from error
 
 
+def store(group: Group, calls: Calls) -> None:
+    """Let the store change the states of a group whose results are made (rule F10.2)."""
+    states = group[STATES]
+    for position, (aggregator, _) in enumerate(calls):
+        if aggregator.restored is not None:
+            states[position] = aggregator.restored(states[position])
+
+
 def _next_number(state: State) -> int:
     number: int = state.get("number", 0) + 1
     state["number"] = number

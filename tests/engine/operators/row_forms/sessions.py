@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, new_group, result
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
-from tests.engine.operators.row_forms.groups import add, merge
+from tests.engine.operators.row_forms.groups import add, merge, store
 from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 Session = list[Any]
@@ -77,6 +77,7 @@ class SessionWindowAggregate(RowOperator):
         add(group, self.columns, self.calls, value, state)
         self.replace(packed_key, merged, [end, start, group, list(key)], state)
         outputs.append(Output(key, (*result(group, self.calls), start, end), end, window=(start, end)))
+        store(group, self.calls)
         return outputs
 
     def close(self, close: int, state: State) -> list[Output]:

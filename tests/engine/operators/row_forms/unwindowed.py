@@ -8,7 +8,7 @@ from typing import ClassVar
 from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, new_group, result
 from kestrel_sql.operators.group_state import TIMESTAMP
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
-from tests.engine.operators.row_forms.groups import add, undo, with_shared
+from tests.engine.operators.row_forms.groups import add, store, undo, with_shared
 from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 
@@ -38,6 +38,7 @@ class StreamAggregate(RowOperator):
         if row.timestamp > group[TIMESTAMP]:
             group[TIMESTAMP] = row.timestamp
         after = result(group, self.calls)
+        store(group, self.calls)
         old = None if before is None else with_shared(before, after, self.calls)
         return [Output(row.key, after, group[TIMESTAMP], None, old)]
 
@@ -85,6 +86,7 @@ class TableAggregate(RowOperator):
             return [Output(key, None, row.timestamp)]
         group[TIMESTAMP] = max(group[TIMESTAMP], row.timestamp)
         after = result(group, self.calls)
+        store(group, self.calls)
         return [
             Output(key, after, group[TIMESTAMP], old=None if before is None else with_shared(before, after, self.calls))
         ]

@@ -12,7 +12,7 @@ from kestrel_sql.operators.aggregates.windows import unpacked
 from kestrel_sql.operators.group_state import TIMESTAMP, Group
 from kestrel_sql.operators.operator import Key, KeyBytes, Scope, State, Value
 from kestrel_sql.operators.state_codec import pack_state
-from tests.engine.operators.row_forms.groups import add, with_shared
+from tests.engine.operators.row_forms.groups import add, store, with_shared
 from tests.engine.operators.row_forms.row_operator import Output, Row, RowOperator
 
 _KEY = 3
@@ -92,6 +92,7 @@ class TimeWindowAggregate(RowOperator):
             bounds = (start, start + self.size_ms)
             old = None if before is None else with_shared(before, after, self.calls) + bounds
             outputs.append(Output(key, after + bounds, group[TIMESTAMP], window=bounds, old=old))
+        store(group, self.calls)
 
     def close(self, last_start: int, state: State, outputs: list[Output]) -> None:
         """Delete the windows that start at `last_start` (ms) or before; FINAL emits them."""
