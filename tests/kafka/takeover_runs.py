@@ -5,7 +5,8 @@
 A run is one query with topics, random records and a comparison of its own (`tests.kafka.takeover_kinds`). So many as
 `--at-once` are in one service, which is stopped amid the records of all of them, in good order or by SIGKILL: each has
 read another part of its topics then. One server of Kestrel takes the service over, and reads what ksqlDB had not read
-and as many records more. A run is equal if both together wrote what the undisturbed server wrote.
+and as many records more; in one of three services another one was killed before, amid the take-over. A run is equal if
+both together wrote what the undisturbed server wrote.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tests.bench.tables import write_rows
 from tests.engine.formats.registry_stub import Stub, handler_of
 from tests.kafka.helpers import SUBMIT_ARGUMENTS, read
 from tests.kafka.ksqldb import COMMAND, start_ksqldb
+from tests.kafka.scenario import LEAN
 from tests.kafka.servers import EARLIEST, Server, Servers, eventually
 from tests.kafka.takeover_kinds import KINDS, Row, Run
 
@@ -56,6 +58,8 @@ BEFORE, AFTER = 40, 40
 _EQUAL_S, _LOOK_S = 90.0, 1.0
 _SESSION = "ksql.streams.session.timeout.ms=10000"
 _AGO_MS = 600_000
+_KILLED, _KILLED_AFTER_S = 0.3, (5.0, 45.0)
+"""How often Kestrel is killed amid a take-over, and after how long."""
 _FRAME = 5
 """The bytes in front of the JSON of JSON_SR."""
 _NAN = bytes.fromhex("000000000000f8ff"), bytes.fromhex("000000000000f87f")
@@ -137,6 +141,8 @@ class Service:
         self._feed_and_stop(ksqldb, is_killed=is_killed)
         self._await(both[1:], self.bench.control)
         self._trim()
+        if self.rng.random() < _KILLED:
+            self._kill_amid()
         heir = self.servers.here(
             self.bench.spark, adopts=True, removes_members=self.rng.random() < 0.5, registry=self.bench.registry
         )
@@ -154,6 +160,15 @@ class Service:
         found = self._differing([run for run in self.runs if run.number not in refused])
         heir.end()
         return found + [(run, refused[run.number], "goes on") for run in self.runs if run.number in refused]
+
+    def _kill_amid(self) -> None:
+        """Kill a server of Kestrel that has begun to take over."""
+        first = self.servers.start(*LEAN, "--adopt", "--schema-registry", self.bench.registry_url)
+        seconds = self.rng.uniform(*_KILLED_AFTER_S)
+        time.sleep(seconds)
+        first.end()
+        begun = first.said().count("goes on")
+        say(f"a server of Kestrel is killed after {seconds:.0f} s, when {begun} queries went on")
 
     def _refused(self, heir: Server) -> dict[int, str]:
         """Wait until all queries go on, and return why those do not that are refused."""
