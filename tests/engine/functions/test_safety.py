@@ -277,7 +277,7 @@ SIZES = {
     f"ARRAY_LENGTH(SPLIT({_LONG}, ''))": False,
     f"ARRAY_LENGTH(SPLIT({_LONG}, 'a'))": False,
     "CAST('1e999999999' AS DECIMAL(38, 2))": True,
-    "CAST('1e-999999999' AS DECIMAL(38, 2))": False,
+    "CAST('1e-999999999' AS DECIMAL(38, 2))": True,
     "CAST('1e2147483648' AS DECIMAL(38, 2))": True,
     "CAST('1e999999999' AS DOUBLE)": True,
     f"CAST('{'9' * 5_000}' AS BIGINT)": True,
