@@ -8,13 +8,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kestrel_sql.cli.broker_options import SINK_FROM, properties_of, sink_from_option
+from kestrel_sql.cli.broker_options import SINK_FROM, check_sink_from, properties_of, sink_from_option
 from kestrel_sql.cli.exit_codes import ExitCode
 from kestrel_sql.cli.options import add_engine_options
 from kestrel_sql.cli.registry_options import add_registry_option, registry_of
 from kestrel_sql.cli.render import Display
 from kestrel_sql.cli.scripts import texts_of
-from kestrel_sql.cli.usage import refuse
 from kestrel_sql.errors import UsageError
 from kestrel_sql.functions.user_functions import functions_with
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -47,8 +46,7 @@ def command(arguments: argparse.Namespace, out: Console, errors: Console) -> Exi
             "kestrel adopt needs --dry-run, as it only looks",
             hint="add --dry-run; kestrel serve --adopt takes a service over",
         )
-    if not arguments.rebuild:
-        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
+    check_sink_from(arguments)
     properties, functions = Config.of(properties_of(arguments)), functions_with(arguments.functions)
     session = Session(config=properties, registry=registry_of(arguments), functions=functions)
     config = KafkaConfig.of(arguments.bootstrap_servers, arguments.kafka_config)

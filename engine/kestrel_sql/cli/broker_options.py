@@ -143,6 +143,12 @@ def run_settings(arguments: argparse.Namespace, *, until_caught_up: bool = False
     )
 
 
+def check_sink_from(arguments: argparse.Namespace) -> None:
+    """Refuse --sink-from without --rebuild, where it has no effect."""
+    if not arguments.rebuild:
+        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
+
+
 def sink_from_option(text: str) -> dict[Position, int]:
     """The offsets from which results are written, empty for those that ksqlDB committed.
 

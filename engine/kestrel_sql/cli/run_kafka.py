@@ -11,7 +11,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kestrel_sql.cli.broker_options import REMOVE_MEMBERS, SINK_FROM, add_broker_options, run_settings, sink_from_option
+from kestrel_sql.cli.broker_options import (
+    REMOVE_MEMBERS,
+    SINK_FROM,
+    add_broker_options,
+    check_sink_from,
+    run_settings,
+    sink_from_option,
+)
 from kestrel_sql.cli.client_commands import ClientCommands
 from kestrel_sql.cli.monitoring import JsonBoard, JsonConsole, Monitor
 from kestrel_sql.cli.options import config_of, fails
@@ -185,8 +192,7 @@ def _adoption(settings: RunSettings, arguments: argparse.Namespace, say: Callabl
             arguments, ("remove_members", "sink_from"), "without --adopt", "name the service with --adopt SERVICE_ID"
         )
         return None
-    if not arguments.rebuild:
-        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
+    check_sink_from(arguments)
     return Adoption(
         settings.config,
         arguments.adopt,

@@ -25,6 +25,7 @@ from kestrel_sql.cli.broker_options import (
     REMOVE_MEMBERS,
     SINK_FROM,
     add_broker_options,
+    check_sink_from,
     properties_of,
     refuse_broker_options,
     run_settings,
@@ -183,8 +184,7 @@ def _carry_out(arguments: argparse.Namespace, running: Running, config: Config, 
 def _check(arguments: argparse.Namespace) -> None:
     if not wants_broker(arguments):
         refuse_broker_options(arguments)
-    if not arguments.rebuild:
-        refuse(arguments, ("sink_from",), "without --rebuild", "add it: its offsets are for queries that begin anew")
+    check_sink_from(arguments)
     if arguments.tls_certificate is None:
         refuse(arguments, ("tls_key", "client_ca"), "without --tls-certificate", "name both files")
     if arguments.tls_key is None:

@@ -12,7 +12,7 @@ from kestrel_sql.dataflow.rows import Cells, Log, Rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.expressions import columns
 from kestrel_sql.formats.known import protobuf_nosr
-from kestrel_sql.formats.null_keys import named_keys
+from kestrel_sql.formats.null_keys import NULL_KEY, named_keys
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.formats.table import format_of
 from kestrel_sql.java.utf16 import without_halves
@@ -51,8 +51,8 @@ def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool)
     info = formats.value_format
     match kind:
         case Map():
-            name = "" if info.format.startswith("PROTOBUF") else "null"
-            return None if info.format in ("AVRO", "JSON_SR") else partial(_key_named, name)
+            name = format_of(info.format).null_key
+            return None if name is None else partial(_key_named, name)
         case Array(Struct(fields)) if is_listed:
             of_entry = _listed(info, fields)
             return None if of_entry is None else partial(_each, of_entry)
@@ -109,10 +109,11 @@ def _from_protobuf(info: FormatInfo, column: Column, value: object) -> object:
 
 
 def with_named_keys(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
-    """Name the NULL keys of maps for a sink in PROTOBUF, which has no NULL (rule F9.3)."""
-    if not formats.value_format.format.startswith("PROTOBUF"):
+    """Name the NULL keys of maps for a sink that has another name for them than Arrow and JSON (rule F9.3)."""
+    null = format_of(formats.value_format.format).null_key
+    if null is None or null == NULL_KEY:
         return source
-    names = [named_keys([column], "") for column in source.schema.value]
+    names = [named_keys([column], null) for column in source.schema.value]
     if not any(names):
         return source
 

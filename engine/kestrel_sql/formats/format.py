@@ -48,6 +48,7 @@ class Format:
         properties: its properties.
         inheritable: those that a sink inherits from a source of the same format.
         keeps_halves: whether half of a surrogate pair stays as it is (rule U4.9).
+        null_key: what a NULL key of a map comes back as (rule F10.2).
         check: returns why columns are not supported, or None.
         supports_key: whether a derived key column may have a type.
         supports_many: whether a key may have several columns.
@@ -63,6 +64,7 @@ class Format:
     properties: frozenset[str] = frozenset()
     inheritable: frozenset[str] = frozenset()
     keeps_halves: bool = False
+    null_key: str | None = "null"
     check: Callable[[Columns], str | None]
     supports_key: Callable[[SqlType], bool] = lambda _: True
     supports_many: bool = True

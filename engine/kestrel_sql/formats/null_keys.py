@@ -8,8 +8,11 @@ from kestrel_sql.formats.serde import Row
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, Array, Map, SqlType, Struct
 
+NULL_KEY = "null"
+"""What Java's JSON writers make of a NULL key, and Arrow, which has none."""
 
-def named_keys(columns: Sequence[Column], null: str = "null") -> Callable[[Row], Row] | None:
+
+def named_keys(columns: Sequence[Column], null: str = NULL_KEY) -> Callable[[Row], Row] | None:
     """Return what names the NULL key of a map `null`; one that is no STRING is left out. None without maps."""
     converts = [_naming(column.type, null) for column in columns]
     if not any(converts):

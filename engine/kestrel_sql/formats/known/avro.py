@@ -39,6 +39,7 @@ _BULK = Late("kestrel_sql.formats.bulk.avro")
 
 FORMAT = Format(
     name="AVRO",
+    null_key=None,
     decoder=framing.decoder,
     encoder=framing.encoder,
     bulk_decoder=later(_BULK, "decoder"),

@@ -12,6 +12,7 @@ _BULK = Late("kestrel_sql.formats.bulk.json_registered")
 
 FORMAT = Format(
     name="JSON_SR",
+    null_key=None,
     decoder=framing.decoder,
     encoder=framing.encoder,
     bulk_decoder=later(_BULK, "decoder"),

@@ -12,6 +12,7 @@ _BULK = Late("kestrel_sql.formats.bulk.protobuf")
 
 FORMAT = Format(
     name="PROTOBUF",
+    null_key="",
     decoder=framing.decoder,
     encoder=framing.encoder,
     bulk_decoder=later(_BULK, "decoder"),

@@ -97,6 +97,7 @@ _BULK = Late("kestrel_sql.formats.bulk.protobuf")
 
 FORMAT = Format(
     name="PROTOBUF_NOSR",
+    null_key="",
     decoder=decoder,
     encoder=encoder,
     bulk_decoder=later(_BULK, "bare_decoder"),
