@@ -25,8 +25,9 @@ class KeyedRows:
 
     __slots__ = ("_keys", "homes", "rows")
 
-    def __init__(self, state: State, name: str, keys: Sequence[bytes | None], *, made: bool) -> None:
-        """Take a part of a state, which is `made` if it is not there, and the keys of the batch."""
+    def __init__(self, state: State, name: str, keys: Sequence[bytes | None], *, made: bool = True) -> None:
+        """Take a part of a state, which is `made` if it is not there and a row has a key, and the keys of the batch."""
+        made = made and any(key is not None for key in keys)
         self.rows: MutableMapping[bytes, Any] = state.setdefault(name, {}) if made else state.get(name, {})
         self.homes, self._keys = homes_of(self.rows, keys), keys
 

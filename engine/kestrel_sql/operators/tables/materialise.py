@@ -29,7 +29,7 @@ class Materialise:
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Store the rows and pass them on with those that they replace."""
         keys = pack_keys(rows.keys(self.key_bytes), rows.windows)
-        stored = KeyedRows(state, "rows", keys, made=any(keys))
+        stored = KeyedRows(state, "rows", keys)
         results = Results.of(0, old=True, old_time=self.rowtime)
         values, replaced = results.values[0], results.old[0]
         given = zip(keys, stored.homes, rows.times, rows.present, strict=True)

@@ -25,7 +25,7 @@ class TableStore:
     def process(self, rows: Batch, state: State) -> Iterator[Results]:
         """Store the rows, delete those of tombstones, and pass all on; null keys are dropped."""
         keys = pack_keys(rows.keys(self.key_bytes), rows.windows)
-        stored, results = KeyedRows(state, "rows", keys, made=any(keys)), Results.of(0)
+        stored, results = KeyedRows(state, "rows", keys), Results.of(0)
         passed = results.values[0]
         given = zip(keys, stored.homes, rows.times, rows.present, strict=True)
         for at, (key, home, timestamp, present) in enumerate(given):
