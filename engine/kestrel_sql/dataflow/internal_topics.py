@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import cache, partial
 
 from kestrel_sql.dataflow.graph import GraphQuery
+from kestrel_sql.dataflow.key_bytes import is_delimited
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Log, Rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.expressions import columns
+from kestrel_sql.formats.format import WRAP
 from kestrel_sql.formats.known import protobuf_nosr
 from kestrel_sql.formats.null_keys import NULL_KEY, named_keys
 from kestrel_sql.formats.serde import SerdeSpec
@@ -37,6 +39,26 @@ def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
         return replace(rows, value=rows.value.changed(change), old=old)
 
     return query.then(source, apply, source, "read NULL back from PROTOBUF")
+
+
+def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
+    """Bring rows with a new key over an internal topic; those that kept their key stay.
+
+    A key whose only column is NULL comes back as none, and DELIMITED loses its row (rule F4.3.7). A format that wraps
+    single columns keeps it.
+    """
+    if not source.rekeyed:
+        return source
+    source = crossed(formats, query, source)
+    if len(source.schema.key) > 1 or format_of(formats.key_format.format).features == {WRAP}:
+        return source
+    loses_rows = is_delimited(source, formats)
+
+    def apply(_: Log, rows: Rows) -> Rows:
+        kept = [value is not None for value in rows.key.cells[0].values()]
+        return rows.where(kept) if loses_rows else replace(rows, key=rows.key.where(kept))
+
+    return query.then(source, apply, source, "drop rows without a key" if loses_rows else "drop keys that are NULL")
 
 
 def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool) -> Callable[[object], object] | None:

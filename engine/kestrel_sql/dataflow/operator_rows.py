@@ -8,7 +8,6 @@ from typing import Any
 
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.key_bytes import EncodedKey
-from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import (
     Cells,
     Chosen,
@@ -76,8 +75,7 @@ class OperatorRows:
     @property
     def _keys(self) -> Sequence[Key | None]:
         if self._tuples is None:
-            inputs = self.stateful.inputs
-            found = self._in_order(lambda rows, side: keys_of(rows.key, inputs[side]))
+            found = self._in_order(lambda rows, side: rows.key.rows())
             if self.enters is not None:
                 found = [key if enters else None for key, enters in zip(found, self.enters, strict=True)]
             self._tuples = found
@@ -103,9 +101,8 @@ class OperatorRows:
         return [own[side] for side, own in zip(self.sides, names, strict=True)]
 
     def _old_keys(self) -> Sequence[Key | None]:
-        inputs = self.stateful.inputs
         found: Sequence[Key | None] = self._in_order(
-            lambda rows, side: [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, inputs[side])
+            lambda rows, side: [None] * rows.size if rows.old_key is None else rows.old_key.rows()
         )
         return found
 
@@ -120,7 +117,7 @@ class OperatorRows:
             found = numbered([part for part in parts if part is not None], relation.schema.key)
             if found is not None and None not in parts:
                 keys, numbers = found
-                return _names(keys_of(keys, relation), key_bytes), numbers
+                return _names(keys.rows(), key_bytes), numbers
         names = self.keys(key_bytes)
         if old:
             names += _names(self._old_keys(), key_bytes)
@@ -329,12 +326,6 @@ def _version_of(rows: Rows | None, old: bool) -> Part:
 
 def _both(there: Sequence[bool], wanted: Sequence[bool] | None) -> Sequence[bool]:
     return there if wanted is None else [own and each for own, each in zip(there, wanted, strict=True)]
-
-
-def keys_of(part: Part, relation: Relation) -> list[Key | None]:
-    """Return the keys of rows; one whose only column is NULL is None."""
-    keys = part.rows()
-    return [None if key is None or key[0] is None else key for key in keys] if len(relation.schema.key) == 1 else keys
 
 
 def _extras(rows: Rows) -> Sequence[Key | None]:

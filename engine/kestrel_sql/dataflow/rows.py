@@ -246,8 +246,7 @@ def numbered(parts: Sequence[Part], columns: Schema) -> tuple[Part, Sequence[int
     if found is None:
         return None
     (firsts, numbers), present = found, None
-    if len(columns) > 1 and any(part.present is not None for part in parts):
-        # Such a row may have NULL in all columns; with a single column that is the same as to lack the part.
+    if any(part.present is not None for part in parts):
         there = chain.from_iterable(part.present or [True] * part.size for part in parts)
         numbers = [number if each else len(firsts) for number, each in zip(numbers, there, strict=True)]
         firsts, present = [*firsts, -1], [*[True] * len(firsts), False]

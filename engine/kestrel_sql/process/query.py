@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kestrel_sql.dataflow.graph import Chain, Graph, Stateful
 from kestrel_sql.dataflow.log_entries import FATAL, late_entry
-from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish, keys_of, positions_of
+from kestrel_sql.dataflow.operator_rows import OperatorRows, failure, finish, positions_of
 from kestrel_sql.dataflow.rows import Cells, Entry, Listed, Ordinal, Output, Part, Rows
 from kestrel_sql.formats.serde import describe
 from kestrel_sql.operators.late_rows import Late
@@ -127,8 +127,8 @@ class ProcessQuery:
             for at, (place, ordinal) in enumerate(zip(rows.at, ordinals, strict=True)):
                 yield _Given(side, at, ordinal, 0 if operator.scope is Scope.QUERY else tasks[place] % self.tasks)
             return
-        keys = keys_of(rows.key, relation)
-        old_keys = [None] * rows.size if rows.old_key is None else keys_of(rows.old_key, relation)
+        keys = rows.key.rows()
+        old_keys = [None] * rows.size if rows.old_key is None else rows.old_key.rows()
         for at, (place, ordinal, key, old_key) in enumerate(zip(rows.at, ordinals, keys, old_keys, strict=True)):
             default = tasks[place] % self.tasks
             task, old = self._task(stateful, key, default), self._task(stateful, old_key, default)
@@ -144,7 +144,7 @@ class ProcessQuery:
                 yield _Given(side, at, (*ordinal, 1), task, leaves=False)
 
     def _task(self, stateful: Stateful, key: Key | None, default: int) -> int:
-        if key is None or key[0] is None:
+        if key is None:
             return default
         return partition_of(stateful.operator.key_bytes(key), self.tasks)
 

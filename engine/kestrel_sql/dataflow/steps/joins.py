@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
-from kestrel_sql.dataflow.internal_topics import crossed
+from kestrel_sql.dataflow.internal_topics import repartitioned
 from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
-from kestrel_sql.dataflow.steps.sources import with_key
 from kestrel_sql.functions.values.casts import caster, unless_null
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
@@ -27,8 +26,8 @@ AnyJoin = StreamStreamJoinV1 | StreamTableJoinV1 | TableTableJoinV1 | FkTableTab
 
 def stream_stream_join_v1(step: StreamStreamJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Join two streams within a time span."""
-    left = _repartitioned(step.left_internal_formats, query, left)
-    right = _repartitioned(step.right_internal_formats, query, right)
+    left = repartitioned(step.left_internal_formats, query, left)
+    right = repartitioned(step.right_internal_formats, query, right)
     keyed = replace(left, key_codec=KeyCodec.of(step.left_internal_formats))
     operator = StreamStreamJoin(
         join_type=step.join_type,
@@ -44,7 +43,7 @@ def stream_stream_join_v1(step: StreamStreamJoinV1, query: GraphQuery, left: Rel
 
 def stream_table_join_v1(step: StreamTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Look each row of a stream up in a table."""
-    left = _repartitioned(step.internal_formats, query, left)
+    left = repartitioned(step.internal_formats, query, left)
     keyed = replace(left, key_codec=KeyCodec.of(step.internal_formats))
     operator = StreamTableJoin(
         join_type=step.join_type,
@@ -91,16 +90,6 @@ def _joined(step: AnyJoin, query: GraphQuery, left: Relation, right: Relation, *
         has_old_key=False,
         extra=(),
     )
-
-
-def _repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
-    """Drop the rows whose keys an internal topic loses (rule F4.3.7)."""
-    if not source.rekeyed:
-        return source
-    source = crossed(formats, query, source)
-    if not is_delimited(source, formats) or len(source.schema.key) > 1:
-        return source
-    return query.then(source, with_key, source, "drop rows without a key")
 
 
 def _with_foreign_key(step: FkTableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import StepLog
 from kestrel_sql.dataflow.graph import GraphQuery, SourceRead
 from kestrel_sql.dataflow.log_entries import FATAL, PROCESSING
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
-from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
+from kestrel_sql.dataflow.rows import Listed, Log, Rows
 from kestrel_sql.dataflow.timestamps import Timestamps
 from kestrel_sql.plan.step import Step, TimestampColumn, WindowInfo
 from kestrel_sql.plan.steps.sources import (
@@ -50,19 +50,11 @@ def windowed_table_source_v1(step: WindowedTableSourceV1, query: GraphQuery) -> 
 
 def _table(step: AnySource, query: GraphQuery, window: WindowInfo | None) -> Relation:
     relation = replace(_source(step, query, window), is_table=True)
-    return query.then(relation, with_key, relation, "drop rows without a key")
 
+    def with_keys(_: Log, rows: Rows) -> Rows:
+        return rows if rows.key.present is None else rows.where(rows.key.present)
 
-def with_key(log: Log, rows: Rows) -> Rows:
-    """Drop the rows without a key."""
-    return rows.where(has_key(rows.key))
-
-
-def has_key(key: Part) -> Sequence[bool]:
-    """Whether each row has a key; one whose only column is NULL is none."""
-    if len(key.cells) == 1:
-        return [value is not None for value in key.cells[0].values()]
-    return [True] * key.size if key.present is None else key.present
+    return query.then(relation, with_keys, relation, "drop rows without a key")
 
 
 def clocks(step: Step, query: GraphQuery) -> Iterator[Relation]:

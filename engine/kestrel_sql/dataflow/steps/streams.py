@@ -11,7 +11,6 @@ from kestrel_sql.dataflow.internal_topics import crossed
 from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projection
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
-from kestrel_sql.dataflow.steps.sources import has_key
 from kestrel_sql.expressions.columns import Column, Columns, Failures
 from kestrel_sql.expressions.compiler import mapped
 from kestrel_sql.expressions.sendable import TableCall
@@ -126,8 +125,8 @@ def stream_select_key_v1(step: StreamSelectKeyV1, query: GraphQuery, source: Rel
 
     def apply(log: Log, rows: Rows) -> Rows:
         key = new_key(log, rows)
-        keyed = replace(rows, key=key)
-        return keyed.where([there and rows.value.has(at) for at, there in enumerate(has_key(key))])
+        new = key.cells[0].values()
+        return replace(rows, key=key).take([at for at in rows.value.indices() if new[at] is not None])
 
     facts = replace(source, schema=query.schema(step, source), window=None, rekeyed=True)
     return query.then(source, apply, facts, f"key {format_expression(step.key_expression)}")

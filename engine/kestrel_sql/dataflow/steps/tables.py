@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kestrel_sql.dataflow.graph import GraphQuery
-from kestrel_sql.dataflow.internal_topics import crossed
+from kestrel_sql.dataflow.internal_topics import crossed, repartitioned
 from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.projections import Grouping, NewKey, Predicate, Projection
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
@@ -71,7 +71,8 @@ def table_select_key_v1(step: TableSelectKeyV1, query: GraphQuery, source: Relat
 
     codec = KeyCodec.of(step.internal_formats)
     facts = replace(source, schema=query.schema(step, source), key_codec=codec, has_old=False, rekeyed=True)
-    return query.then(source, apply, facts, f"key {listed_text(step.key_expression)}")
+    keyed = query.then(source, apply, facts, f"key {listed_text(step.key_expression)}")
+    return repartitioned(step.internal_formats, query, keyed)
 
 
 def table_group_by_v1(step: TableGroupByV1, query: GraphQuery, source: Relation) -> Relation:

@@ -292,7 +292,7 @@ def _partitions(
     """The partition of each key, as Kafka's producer chooses it; `default` for rows without a key."""
     partition = lru_cache(maxsize=None)(partition_of)
     found = [
-        number if key is None or key[0] is None else partition(key_bytes(key), count)
+        number if key is None else partition(key_bytes(key), count)
         for key, count, number in zip(keys, counts.tolist(), default.tolist(), strict=True)
     ]
     return np.array(found, dtype=np.int64)
