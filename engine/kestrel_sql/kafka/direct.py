@@ -3,30 +3,48 @@
 Spark plans the batch: which offsets of the source it spans. Each task takes some partitions of the source, and writes
 what comes of their records in one transaction, which also commits the offsets that it has read. So a batch that is
 repeated finds what its first attempt has written, whatever the tasks that wrote it.
+
+Where there is room, a task stays for a while and writes what comes behind its records, a transaction each time; Spark's
+log then gets the offsets where the batch has ended (docs/adr/0055).
 """
 
 from __future__ import annotations
 
 import hashlib
 import pickle
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import SparkContext, cloudpickle
+from confluent_kafka import KafkaException
+from pyspark import SparkContext, TaskContext, cloudpickle
 
-from kestrel_sql.dataflow.log_entries import log_entry
+from kestrel_sql.dataflow.log_entries import FATAL, log_entry
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.positions import Offsets
 from kestrel_sql.kafka.sink.distribute import in_pieces, with_partitions
 from kestrel_sql.kafka.sink.sink import Delivery, Written, fence, forget, layout_now, outcome, owners
-from kestrel_sql.kafka.sink.task import Job, ReportRow, Share, entries_in
-from kestrel_sql.kafka.source.merged_source import numbered, read_merged
+from kestrel_sql.kafka.sink.task import (
+    ENTRY,
+    FAILED,
+    WROTE,
+    Job,
+    ReportRow,
+    Share,
+    entries_in,
+    failure,
+    taken_over,
+    this_worker,
+)
+from kestrel_sql.kafka.sink.transaction import Marks, WriteError
+from kestrel_sql.kafka.source.merged_source import follow, numbered, read_merged
 from kestrel_sql.kafka.source.ranges import Range
-from kestrel_sql.spark.checkpoint.batch_log import offsets_of, unfinished_batch
+from kestrel_sql.spark.checkpoint.batch_log import extend_batch, offsets_of, unfinished_batch
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
@@ -36,6 +54,9 @@ READ = -1
 """The kind of a row that counts the records which a task has read; others are as in `kestrel_sql.kafka.sink.task`."""
 
 _MAX_FUNCTIONS = 64
+
+STAY_S = 2.0
+"""How long (s) tasks stay from the beginning of a batch; a query that is stopped waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,7 @@ class DirectBatches:
         start: the offsets where the first batch begins.
         folder: Spark's checkpoint, whose log says which offsets a batch spans.
         work: what is done with the records.
+        limit: the most records of a batch that Spark plans; tasks stay where it has fewer.
     """
 
     query: str
@@ -79,9 +101,12 @@ class DirectBatches:
     start: Offsets
     folder: CheckpointPath
     work: Work
+    limit: int
     _interrupted: int | None = field(init=False)
     _last: tuple[int, Offsets] = field(init=False)
     """The last batch, and the offsets where it ends."""
+    _planned: Offsets = field(init=False, default_factory=dict)
+    """Where it ends in Spark's log."""
     _merges: bool = False
     """Whether one task merges all partitions, since keys do not lie where Java's partitioner puts them.
 
@@ -117,33 +142,50 @@ class DirectBatches:
         batch: int,
         slots: int,
         check: Callable[[Sequence[LogEntry]], None] | None = None,
+        room: int = 0,
     ) -> tuple[int, Written]:
         """Write a batch; returns how many records were read, and what was written.
 
         `slots` and `check` are as in `kestrel_sql.kafka.sink.sink.write_batch`. With `check` the batch is computed once
-        more before, without writing it.
+        more before, without writing it. `room` is how many tasks may stay.
 
         Raises:
             QueryError: the broker refuses a record or does not answer; names topic, partition and offset of the source
                 record.
         """
         shares = self._shares(batch, slots)
-        if not shares:
+        planned = sum(each.end - each.start for _, ranges in shares for each in ranges)
+        if not planned:
+            self._note(batch, ())
             return 0, Written(records=0, entries=())
+        begun = [share for share in shares if any(each.end > each.start for each in share[1])]
         layout = layout_now(self.config, self.group, slots)
         transactional = self.delivery is Delivery.EXACTLY_ONCE
-        if transactional and batch == self._interrupted:
+        is_repeated = transactional and batch == self._interrupted
+        if is_repeated:
             # Its partitions may have had other slots.
             fence(self.config, self.group, batch, slots, self.work.tails)
-        job = Job(self.config, self.group, batch, self.run, layout, transactional, owners(self.group))
+        # What an earlier attempt has opened is fenced.
+        known = {} if is_repeated else owners(self.group)
+        job = Job(self.config, self.group, batch, self.run, layout, transactional, known)
         if check is not None:
-            found = _collected(spark, shares, partial(_computed, job, self.work))
+            found = _collected(spark, begun, partial(_computed, job, self.work))
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        rows = _collected(spark, shares, partial(_written, job, self.work))
+        stays = transactional and check is None and len(shares) <= room and planned < self.limit
+        task = partial(_written, job, self.work, is_repeated, STAY_S if stays else 0.0)
+        rows = _collected(spark, shares if stays else begun, task)
         written = outcome(job, rows)
         reads = [row for row in rows if row["what"] == READ]
         self._merges = self._merges or any(row["strays"] for row in reads)
+        self._note(batch, [row["reach"] for row in reads])
         return sum(row["records"] for row in reads), written
+
+    def _note(self, batch: int, reached: Iterable[Offsets]) -> None:
+        """Remember how far the tasks have read, and put it into Spark's log where that is further than planned."""
+        ends = {**self._last[1], **{place: end for each in reached for place, end in each.items()}}
+        self._last = batch, ends
+        if ends != self._planned:
+            extend_batch(self.folder, batch, ends)
 
     def _shares(self, batch: int, slots: int) -> list[_Share]:
         """The ranges of a batch by slot.
@@ -154,14 +196,14 @@ class DirectBatches:
         number, start = self._last
         if number != batch - 1:
             start = {**self.start, **offsets_of(self.folder, batch - 1)}
-        ends = offsets_of(self.folder, batch)
-        self._last = batch, {**start, **ends}
+        self._planned = offsets_of(self.folder, batch)
+        # The tasks of the last batch may have read on behind what Spark plans now.
+        ends = {place: max(end, start[place]) for place, end in self._planned.items()}
+        self._last = batch, ends
         shares: dict[int, list[Range]] = defaultdict(list)
         for (topic, partition), end in sorted(ends.items()):
-            if end > start[topic, partition]:
-                shares[0 if self._merges else partition % slots].append(
-                    Range(topic, partition, start[topic, partition], end)
-                )
+            slot = 0 if self._merges else partition % slots
+            shares[slot].append(Range(topic, partition, start[topic, partition], end))
         return [*shares.items()]
 
 
@@ -181,44 +223,115 @@ def _collected(
     return [row for each in pickled for row in pickle.loads(each)]
 
 
-def _written(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
-    slot, ranges = share
-    records = _Records(job, ranges)
-    writer = Share(job, slot, {(each.topic, each.partition): each.end for each in ranges})
-    for rows in writer.write(_outputs(job, work, slot, records)):
-        yield from rows.to_pylist()
-    yield {"what": READ, "records": records.read, "strays": records.strays}
+def _written(job: Job, work: Work, is_repeated: bool, stay_s: float, share: _Share) -> Iterator[ReportRow]:
+    context: Any = TaskContext.get()
+    return _Task(job, work, *share, is_repeated=is_repeated or context.attemptNumber() > 0).rows(stay_s)
 
 
 def _computed(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
-    for rows in entries_in(_outputs(job, work, share[0], _Records(job, share[1]))):
-        yield from rows.to_pylist()
+    return _Task(job, work, *share).entries(share[1])
 
 
-class _Records:
-    """The records of ranges as rows of `WIRE_INPUT`, in the order of their timestamps.
+@dataclass(slots=True)
+class _Task:
+    """Writes what comes of the records of ranges."""
 
-    Their number is their offset, because partitions are independent.
-    """
+    job: Job
+    work: Work
+    slot: int
+    ranges: Sequence[Range]
+    is_repeated: bool = False
+    _read: int = 0
+    _strays: int = 0
+    _written: int = 0
+    """How many records an earlier attempt has written."""
+    _is_ended: bool = False
+    """Whether it failed, or a record ends the query."""
 
-    def __init__(self, job: Job, ranges: Sequence[Range]) -> None:
-        self._job, self._ranges = job, ranges
-        self.read = self.strays = 0
+    def rows(self, stay_s: float) -> Iterator[ReportRow]:
+        """Write the records of the ranges, and for some seconds what comes behind them; returns rows of the report."""
+        until = time.monotonic() + stay_s
+        done: Marks = {}
+        try:
+            if self.is_repeated and self.job.transactional:
+                places = [each.position for each in self.ranges]
+                done = taken_over(self.job, self.slot, places, self.work.tails)
+                self._know(this_worker())
+        except (WriteError, KafkaException) as error:
+            yield failure(self.job, error)
+            return
+        # Nobody may have seen the entries of what is written.
+        written, left = _divided(self.ranges, done)
+        yield from self.entries(written)
+        yield {"what": WROTE, "records": self._written, "slot": self.slot, "worker": None}
+        reach = {each.position: max(each.end, done.get(each.position, 0)) for each in self.ranges}
+        if left and not self._is_ended:
+            yield from self._write(left, read_merged(self.job.config, left))
+        if stay_s and not self._is_ended:
+            for ranges, rows in follow(self.job.config, reach, until):
+                yield from self._write(ranges, iter([rows]))
+                reach |= {each.position: each.end for each in ranges}
+                if self._must_leave:
+                    break
+        yield {"what": READ, "records": self._read, "strays": self._strays, "reach": reach}
 
-    def __iter__(self) -> Batches:
-        for rows in read_merged(self._job.config, self._ranges):
-            self.read += rows.num_rows
+    @property
+    def _must_leave(self) -> bool:
+        return self._is_ended or self._strays > 0
+
+    def entries(self, ranges: Sequence[Range]) -> Iterator[ReportRow]:
+        """Return the entries of the processing log that the records of ranges give, and write nothing."""
+        if ranges:
+            for rows in entries_in(self._counted(self._outputs(read_merged(self.job.config, ranges)))):
+                yield from self._seen(rows.to_pylist())
+
+    def _counted(self, outputs: Batches) -> Batches:
+        for batch in outputs:
+            self._written += batch.column("kind").null_count
+            yield batch
+
+    def _write(self, ranges: Sequence[Range], records: Batches) -> Iterator[ReportRow]:
+        marks = {each.position: each.end for each in ranges}
+        for rows in Share(self.job, self.slot, marks).write(self._outputs(records)):
+            yield from self._seen(rows.to_pylist())
+
+    def _seen(self, rows: Iterable[ReportRow]) -> Iterator[ReportRow]:
+        for row in rows:
+            what = row["what"]
+            if what == FAILED or (what == ENTRY and row["kind"] == FATAL):
+                self._is_ended = True
+            elif what == WROTE and row["worker"]:
+                self._know(row["worker"])
+            yield row
+
+    def _know(self, worker: str) -> None:
+        """Remember which worker has the writer of the slot."""
+        self.job = replace(self.job, owners={**self.job.owners, self.slot: worker})
+
+    def _outputs(self, records: Batches) -> Batches:
+        function = _function(self.work)
+        for batch in in_pieces(function(self._numbered(records))):
+            rows = with_partitions(
+                pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT),
+                self.job.layout,
+                self.work.tails,
+                self.slot,
+            )
+            self._strays += strays_in(rows, self.slot, self.job.layout.slots, self.work.partitions)
+            yield rows
+
+    def _numbered(self, records: Batches) -> Batches:
+        """The records as rows of `WIRE_INPUT`; their number is their offset, because partitions are independent."""
+        for rows in records:
+            self._read += rows.num_rows
             yield numbered(rows, rows.column("off"))
 
 
-def _outputs(job: Job, work: Work, slot: int, records: _Records) -> Batches:
-    function = _function(work)
-    for batch in in_pieces(function(iter(records))):
-        rows = with_partitions(
-            pa.RecordBatch.from_arrays(batch.columns, schema=ARROW_OUTPUT), job.layout, work.tails, slot
-        )
-        records.strays += strays_in(rows, slot, job.layout.slots, work.partitions)
-        yield rows
+def _divided(ranges: Sequence[Range], done: Marks) -> tuple[list[Range], list[Range]]:
+    """The parts of ranges that are written up to offsets, which may lie behind their ends, and those that are left."""
+    ends = [max(each.start, done.get(each.position, 0)) for each in ranges]
+    written = [replace(each, end=end) for each, end in zip(ranges, ends, strict=True) if end > each.start]
+    return written, [replace(each, start=end) for each, end in zip(ranges, ends, strict=True) if each.end > end]
 
 
 def strays_in(rows: pa.RecordBatch, slot: int, slots: int, partitions: int) -> int:

@@ -32,7 +32,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
     monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
     monkeypatch.setattr(direct, "fence", lambda *_: False)
     monkeypatch.setattr(direct, "_collected", collected)
-    monkeypatch.setattr(direct, "_written", lambda _job, _work, share: iter(written(*share)))
+    monkeypatch.setattr(direct, "_written", lambda _job, _work, _is_repeated, _stay_s, share: iter(written(*share)))
     return DirectBatches(
         query="q",
         config=KafkaConfig(servers="b:1"),
@@ -41,13 +41,17 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
         start={("s", 0): 0, ("s", 1): 3},
         folder=tmp_path,
         work=Work(b"", b"", {}, 2),
+        limit=100,
     )
 
 
 def written(slot: int, ranges: Iterable[Any], strays: int = 0) -> list[dict[str, Any]]:
     count = sum(each.end - each.start for each in ranges)
     wrote = {"what": WROTE, "records": count, "slot": slot, "worker": f"w{slot}"}
-    return [wrote, {"what": READ, "records": count, "strays": strays}]
+    return [
+        wrote,
+        {"what": READ, "records": count, "strays": strays, "reach": {each.position: each.end for each in ranges}},
+    ]
 
 
 def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
@@ -60,7 +64,7 @@ def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
     (Path(str(batches.folder)) / "offsets" / "1").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":9,"1":9}}')
     slots: list[int] = []
 
-    def write(_job: object, _work: object, share: Any) -> Iterable[Any]:
+    def write(_job: object, _work: object, _is_repeated: bool, _stay_s: float, share: Any) -> Iterable[Any]:
         slots.append(share[0])
         return iter(written(share[0], share[1], share[0]))
 

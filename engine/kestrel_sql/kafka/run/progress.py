@@ -111,7 +111,8 @@ class QueryProgress:
         fresh = [report for report in done if int(report["batchId"]) > self.batch]
         for report in fresh:
             self.batch = int(report["batchId"])
-            rows = self._once(self._read.pop(self.batch, records_of(report)), report)
+            read = self._read.pop(self.batch, None)
+            rows = self._once(records_of(report), report) if read is None else read
             self.batch_ms = report["durationMs"].get("triggerExecution")
             self.rows_in += rows
             self._rate.add(now(), rows)

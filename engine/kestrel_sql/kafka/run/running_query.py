@@ -97,6 +97,8 @@ class RunningQuery:
     _before: str = ""
     _layout: Layout | None = None
     _direct: DirectBatches | None = None
+    _follows: bool = False
+    """Whether it goes on when it has caught up."""
     _level: LevelBatches | None = None
     _counted: int = -1
     _spanned: int = 0
@@ -129,6 +131,7 @@ class RunningQuery:
 
     def _begun(self, *, until_caught_up: bool) -> object:
         around, stored = self.around, self.stored
+        self._follows = not until_caught_up
         partitions = stored.partitions
         # Each query writes an output for each record that it reads, and a batch is to have no more for many queries.
         limit = max(1, around.batch_records // len(self.pipeline.query_ids))
@@ -147,6 +150,7 @@ class RunningQuery:
                 start=stored.start,
                 folder=self.folder,
                 work=work,
+                limit=limit,
             )
             frame = spark_source(around.spark, spec)
         else:
@@ -335,7 +339,7 @@ class RunningQuery:
         direct = self._direct
         if direct is not None:
             if not direct.is_begun_by_sink(number, slots, self._sinks):
-                read, written = direct.write(batch.sparkSession.sparkContext, number, slots, check)
+                read, written = direct.write(batch.sparkSession.sparkContext, number, slots, check, self._room())
                 self.progress.read(number, read)
                 return written
             batch = self._distributed(completed(batch, self.stored.sources))
@@ -353,6 +357,14 @@ class RunningQuery:
             distributed=self._layout,
             check=check,
         )
+
+    def _room(self) -> int:
+        """How many tasks of a batch may stay for further records: as many as leave others, and readers, waiting not."""
+        is_awaited = self.batches is not None and self.batches.are_watched
+        if is_awaited or self.stored.shared or not self._follows:
+            return 0
+        spark = self.around.spark
+        return spark.sparkContext.defaultParallelism // max(1, len(spark.streams.active))
 
     def _check(self, number: int, entries: Sequence[LogEntry]) -> None:
         """End the run before a batch is written that has too many bad records."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -28,8 +28,8 @@ from kestrel_sql.dataflow.log_entries import EntryRow
 from kestrel_sql.kafka.client.acls import needed
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
-from kestrel_sql.kafka.client.positions import Position
-from kestrel_sql.kafka.sink.transaction import Layout, Marks, WriteError, Writer
+from kestrel_sql.kafka.client.positions import Offsets, Position
+from kestrel_sql.kafka.sink.transaction import Layout, Mark, Marks, WriteError, Writer
 from kestrel_sql.spark.io.topics import LOGGED
 
 WROTE, ENTRY, FAILED = range(3)
@@ -63,6 +63,7 @@ class ReportRow(EntryRow, total=False):
     q: int
     ordinal: list[int]
     strays: int
+    reach: Offsets
 
 
 _MAX_WRITERS = 32
@@ -134,7 +135,7 @@ class Share:
             self._commit()
         except (WriteError, KafkaException) as error:
             self._abort()
-            yield pa.RecordBatch.from_pylist([{"what": FAILED, "message": self._message(error)}], schema=_REPORT)
+            yield pa.RecordBatch.from_pylist([failure(self.job, error)], schema=_REPORT)
         else:
             worker = None if self._writer is None else this_worker()
             wrote = {"what": WROTE, "records": self._records, "slot": self.slot, "worker": worker}
@@ -207,13 +208,9 @@ class Share:
         """Whether an earlier attempt has committed the marks, all of them in one transaction."""
         found = zip(self._marks.items(), writer.committed(self._marks), strict=True)
         reached = [(position, mark) for (position, wanted), mark in found if mark and mark.number >= wanted]
-        for (topic, partition), mark in reached:
-            if mark.number > self._marks[topic, partition] or mark.run > self.job.run:
-                what = f"what {topic}, partition {partition}, holds up to offset" if self.reads else "batch"
-                raise WriteError(
-                    f"run {mark.run} has already written {what} {mark.number}: run {self.job.run} or its checkpoint is"
-                    " not the latest"
-                )
+        for position, mark in reached:
+            if mark.number > self._marks[position] or mark.run > self.job.run:
+                raise _newer(self.job, mark, position if self.reads else None)
         return bool(reached)
 
     def _commit(self) -> None:
@@ -227,16 +224,45 @@ class Share:
                 writer.flush()
         _writers.keep(self.job.config, (self.job.query, self.slot), writer)
 
-    def _message(self, error: WriteError | KafkaException) -> str:
-        if isinstance(error, WriteError):
-            return str(error)
-        reason = error.args[0]
-        missing = needed(reason)
-        return f"the broker {self.job.config.servers}: {reason.str()}" + (f"; {missing}" if missing else "")
-
     def _abort(self) -> None:
         if self._writer is not None and self.job.transactional:
             self._writer.abort()
+
+
+def taken_over(job: Job, slot: int, positions: Iterable[Position], sinks: Iterable[str]) -> Marks:
+    """Open the writer of a slot, which fences that of an earlier attempt; return the offsets that those committed.
+
+    Raises:
+        WriteError: a newer run has committed some.
+        KafkaException: the broker does not answer, or refuses.
+    """
+    wanted = [*positions]
+    writer = Writer(job.config, job.query, slot, frozenset(sinks), transactional=True)
+    _listen()
+    _writers.keep(job.config, (job.query, slot), writer)
+    marks = {place: mark for place, mark in zip(wanted, writer.committed(wanted), strict=True) if mark is not None}
+    for place, mark in marks.items():
+        if mark.run > job.run:
+            raise _newer(job, mark, place)
+    return {place: mark.number for place, mark in marks.items()}
+
+
+def failure(job: Job, error: WriteError | KafkaException) -> ReportRow:
+    """Return the row of the report on a share that could not be written."""
+    if isinstance(error, WriteError):
+        return {"what": FAILED, "message": str(error)}
+    reason = error.args[0]
+    missing = needed(reason)
+    said = f"the broker {job.config.servers}: {reason.str()}" + (f"; {missing}" if missing else "")
+    return {"what": FAILED, "message": said}
+
+
+def _newer(job: Job, mark: Mark, place: Position | None) -> WriteError:
+    """The error of a run that is not the latest; `place` is the partition whose offset the mark is."""
+    what = "batch" if place is None else f"what {place[0]}, partition {place[1]}, holds up to offset"
+    return WriteError(
+        f"run {mark.run} has already written {what} {mark.number}: run {job.run} or its checkpoint is not the latest"
+    )
 
 
 def entries_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -19,11 +19,12 @@ from pyspark.sql.types import StructType
 from kestrel_sql.kafka.client.client_cache import Kept
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, from_members, to_members
-from kestrel_sql.kafka.client.positions import Position
+from kestrel_sql.kafka.client.positions import Offsets, Position
 from kestrel_sql.kafka.source.look_ahead import BrokerAhead
 from kestrel_sql.kafka.source.merge import Cutter, FeedOrder, TimeMerge
 from kestrel_sql.kafka.source.ranges import (
     AT_ONCE,
+    LAST_OFFSET,
     MESSAGE,
     PATIENCE_S,
     WAIT_S,
@@ -45,6 +46,9 @@ NAME = "kestrel_merged"
 
 RECORDS = "records"
 """The column that the source adds: the last row of a task has the number of records that it read, and nothing else."""
+
+_TOGETHER_S = 0.05
+"""The time (s) in which records that come are taken together."""
 
 _CONSUMED = pa.schema([each for each in ARROW_INPUT if each.name not in ("q", "feed")])
 """What a consumer says of a record."""
@@ -222,7 +226,7 @@ def read_merged(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[pa.Rec
         QueryError: the broker does not let a partition be read, or sends nothing.
     """
     merge = TimeMerge(len(ranges))
-    reads = {(each.topic, each.partition): (number, RangeRead(each)) for number, each in enumerate(ranges)}
+    reads = {each.position: (number, RangeRead(each)) for number, each in enumerate(ranges)}
     consumer = _consumer(config)
     consumer.assign([TopicPartition(*position, read.reach) for position, (_, read) in reads.items()])
     deadline = time.monotonic() + PATIENCE_S
@@ -248,6 +252,34 @@ def read_merged(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[pa.Rec
                 yield rows
             if not messages and time.monotonic() > deadline:
                 raise silence(config, ranges)
+    finally:
+        consumer.unassign()
+
+
+def follow(config: KafkaConfig, starts: Offsets, until: float) -> Iterator[tuple[Sequence[Range], pa.RecordBatch]]:
+    """Return the records behind offsets as they come, until a moment of `time.monotonic`: their ranges, and themselves.
+
+    What comes within `_TOGETHER_S` is merged like the records of `read_merged`.
+
+    Raises:
+        QueryError: the broker does not let a partition be read.
+    """
+    reads = {position: RangeRead(Range(*position, start, LAST_OFFSET)) for position, start in starts.items()}
+    begun = dict(starts)
+    consumer = _consumer(config)
+    consumer.assign([TopicPartition(*position, start) for position, start in starts.items()])
+    try:
+        while (left := until - time.monotonic()) > 0:
+            found = by_position(consumer.consume(AT_ONCE, timeout=min(_TOGETHER_S, left)))
+            merge = TimeMerge(len(reads))
+            for number, (position, read) in enumerate(reads.items()):
+                merge.offer(number, _rows(read.wanted, *read.records(found.get(position, ()), config)))
+                merge.end(number)
+            rows = merge.take()
+            if rows is not None:
+                now = {position: read.reach for position, read in reads.items()}
+                yield [Range(*place, begun[place], end) for place, end in now.items() if end > begun[place]], rows
+                begun = now
     finally:
         consumer.unassign()
 

@@ -21,6 +21,9 @@ from kestrel_sql.kafka.client.positions import Position
 AT_ONCE = 10_000
 """The most messages that are asked for at a time."""
 
+LAST_OFFSET = (1 << 63) - 1
+"""Behind all offsets."""
+
 WAIT_S = 0.05
 PATIENCE_S = 120.0
 
@@ -41,6 +44,11 @@ class Range:
     partition: int
     start: int
     end: int
+
+    @property
+    def position(self) -> Position:
+        """The partition."""
+        return self.topic, self.partition
 
 
 @dataclass(slots=True)

@@ -74,6 +74,11 @@ class WrittenBatches:
         if self._is_writing:
             self._say(is_writing=False)
 
+    @property
+    def are_watched(self) -> bool:
+        """Whether a query waits until batches are whole."""
+        return bool(self._watched())
+
     def _watched(self) -> list[str]:
         return [topic for topic in sorted(self.topics) if _folder_of(self.folder, topic).is_dir()]
 

@@ -6,11 +6,13 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
-from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath
+from kestrel_sql.spark.state.checkpoint_path import CheckpointPath, StorePath, write_whole
 
 _V1 = "v1"
 _IDS, _WITH_IDS = "stateUniqueIds", re.compile("v[23]")
@@ -74,6 +76,21 @@ def offsets_of(folder: CheckpointPath, number: int) -> dict[tuple[str, int], int
     }
 
 
+def extend_batch(folder: CheckpointPath, number: int, ends: Mapping[tuple[str, int], int]) -> None:
+    """Say that a batch ends where its tasks have read to, before Spark commits it.
+
+    Spark plans the next batch by what it remembers, and reads the file when it starts again.
+    """
+    file = folder / "offsets" / str(number)
+    version, about, *_ = file.read_bytes().decode("utf-8").split("\n")
+    topics: dict[str, dict[str, int]] = defaultdict(dict)
+    for (topic, partition), offset in sorted(ends.items()):
+        topics[topic][str(partition)] = offset
+    if isinstance(file, Path):
+        _checksum_of(file).unlink(missing_ok=True)
+    write_whole(file, "\n".join([version, about, json.dumps(topics, separators=(",", ":"))]))
+
+
 def partitions_of_state(folder: CheckpointPath) -> int | None:
     """The number of partitions of Spark's state, which the first batch fixes; None if it is not there."""
     begun = numbered(folder / "offsets")
@@ -104,7 +121,7 @@ def _fits_checksum(file: CheckpointPath, data: bytes) -> bool:
     """
     if isinstance(file, StorePath):
         return True
-    beside = file.with_name(f".{file.name}.crc")
+    beside = _checksum_of(file)
     if not beside.exists():
         return True
     stored = beside.read_bytes()
@@ -113,6 +130,11 @@ def _fits_checksum(file: CheckpointPath, data: bytes) -> bool:
     (size,) = struct.unpack(">I", stored[4:8])
     parts = [data[at : at + size] for at in range(0, len(data), size)] if size else []
     return stored[8:] == b"".join(struct.pack(">I", zlib.crc32(part)) for part in parts)
+
+
+def _checksum_of(file: Path) -> Path:
+    """Where Hadoop has the checksum of a file in a folder."""
+    return file.with_name(f".{file.name}.crc")
 
 
 def _metadata_flaw(text: str) -> str | None:
