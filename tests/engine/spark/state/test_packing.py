@@ -32,7 +32,8 @@ def packed(
 
 
 def keyed(ordinal: int, key: str | None, **more: Any) -> dict[str, Any]:
-    return row(ordinal, r1={"k": {"K": key}, "v": {"A": ordinal}}, page=0, old_page=0, **more)
+    found = None if key is None else {"K": key}
+    return row(ordinal, r1={"k": found, "v": {"A": ordinal}}, page=0, old_page=0, **more)
 
 
 def paged(chosen: Level, rows: list[dict[str, Any]]) -> list[tuple[int, int]]:

@@ -154,8 +154,10 @@ def test_a_result_that_does_not_fit_its_column_ends_its_query_once() -> None:
     assert run(store, row(4)) == []
 
 
-def test_a_null_key_column_is_a_null_key() -> None:
-    assert run(Store(), row(1, r1={"k": {"K": None}, "v": {"A": 1}})) == []
+def test_a_key_whose_column_is_null_is_a_key() -> None:
+    assert run(Store(), row(1, r1={"k": None, "v": {"A": 1}})) == []
+    (found,) = run(Store(), row(1, r1={"k": {"K": None}, "v": {"A": 1}}))
+    assert found["r2"]["k"] == {"K": None}
 
 
 def test_log_entries_are_written_once_before_the_row_is_processed() -> None:
