@@ -102,12 +102,23 @@ def _joined(sources: str, kind: str, join: str) -> str:
     return f"{sources}CREATE {kind} T WITH (KAFKA_TOPIC='{{sink}}') AS SELECT {columns} FROM A {join};"
 
 
+PROJECTION = "projection"
+"""A job of small batches only, which no other program runs."""
+
 JOBS: Mapping[str, Job] = {
     "filter": Job(
         ("orders",),
         _stream("S", "orders")
         + "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, CUSTOMER, AMOUNT * 2 AS DOUBLED FROM S WHERE"
         " AMOUNT >= 10;",
+        lambda count: count // 100 * 90 + max(0, count % 100 - 10),
+    ),
+    PROJECTION: Job(
+        ("orders",),
+        _stream("S", "orders")
+        + "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, UCASE(CUSTOMER) AS CUSTOMER, AMOUNT * 2 AS DOUBLED,"
+        " CASE WHEN AMOUNT > 50 THEN 'large' ELSE 'small' END AS SIZE, CAST(AMOUNT AS STRING) AS TEXT FROM S"
+        " WHERE AMOUNT >= 10;",
         lambda count: count // 100 * 90 + max(0, count % 100 - 10),
     ),
     "count": Job(("orders",), _counted("TUMBLING (SIZE 10 SECONDS)"), lambda count: count),
