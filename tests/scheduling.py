@@ -15,6 +15,11 @@ first, as it has the most processes: brokers and JVMs of other tests have not st
 """
 TAKEOVER = "tests/kafka/test_takeover.py"
 """Waits for servers of its own for minutes, so that it has a worker to itself, from the beginning."""
+SERVERS = tuple(
+    f"{KAFKA}test_{what}" for what in ("answers", "cases", "headless", "plan", "remote", "serve", "shadow", "taken_state")
+)
+"""Servers and commands in processes of their own, which need a broker and no Spark session here: a third of what needs a
+broker, so that two workers share it."""
 SPLIT = ("tests/conformance/", "tests/qtt/test_pytest_plugin.py")
 """Shards of cases, each of many seconds, and tests that run pytest."""
 
@@ -36,7 +41,7 @@ def _rank(item: pytest.Item) -> int:
 
 
 class Scheduling(ChunkScheduling):
-    """Keep the tests of a file together, and all tests of one broker and its Spark session."""
+    """Keep the tests of a file together, and those of one broker and its Spark session."""
 
     def _split_scope(self, nodeid: str) -> str:
         chunk = super()._split_scope(nodeid)
@@ -44,4 +49,6 @@ class Scheduling(ChunkScheduling):
             return chunk
         file = nodeid.partition("::")[0]
         is_apart = file == KILLS and sum(other.startswith(KILLS) for other in self.collection) > 1
-        return KAFKA if file.startswith(KAFKA) and not is_apart and file != TAKEOVER else file
+        if not file.startswith(KAFKA) or is_apart or file == TAKEOVER:
+            return file
+        return SERVERS[0] if file.startswith(SERVERS) else KAFKA

@@ -26,7 +26,7 @@ VALUE_TYPES = (
 )
 NUMBERS = ("INTEGER", "BIGINT", "DOUBLE", "DECIMAL(6, 2)")
 GROUPED = ("STRING", "INTEGER", "BIGINT", "BOOLEAN", "DECIMAL(6, 2)", "DATE")
-KEY_FORMATS = ("KAFKA", "KAFKA", "JSON", "DELIMITED", "AVRO", "JSON_SR")
+KEY_FORMATS = ("KAFKA", "KAFKA", "JSON", "DELIMITED", "AVRO", "JSON_SR", "PROTOBUF")
 VALUE_FORMATS = ("JSON", "JSON", "JSON", "AVRO", "AVRO", "PROTOBUF", "JSON_SR", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 NESTING_FORMATS = tuple(each for each in VALUE_FORMATS if each not in ("DELIMITED", "KAFKA"))
 STEPS_MS = (0, 0, 1, 1000, 1000, 3000, 5000, 10_000, 12_000, 30_000, -1, -1000, -7000, -20_000)
@@ -47,7 +47,7 @@ _EXAMPLES: Mapping[str, Sequence[Any]] = {
     "STRUCT<A INTEGER, B STRING>": ({"A": 1, "B": "x"}, {"A": None, "B": "y"}, {"A": 2, "B": None}),
 }
 _KEYS: Mapping[str, Sequence[Any]] = {
-    "STRING": ("a", "b", "c"),
+    "STRING": ("a", "b", "c", "", "é"),
     "INTEGER": (1, 2, 3),
     "BIGINT": (1, 2, 2**40),
     "DOUBLE": tuple(map(Decimal, ("0.5", "1.0", "2.0"))),
@@ -428,18 +428,20 @@ class Applications:
         for _ in range(rng.randint(3, 20)):
             now = max(0, now + rng.choice(STEPS_MS))
             source = rng.choice(bases)
-            (key_type,) = source.keys.values()
             yield InputRecord(
                 topic=source.topic,
-                key=None if self._chance(0.06) else self._key(source, key_type),
+                key=None if self._chance(0.06) else self._key(source),
                 value=None if self._chance(nulls[source.is_table]) else self._value(source),
                 timestamp=now,
                 headers=rng.choice([(), (), (), (("h", b"x"),), (("h", b"x"), ("i", None))]),
             )
 
-    def _key(self, source: Relation, of: str) -> Any:
+    def _key(self, source: Relation) -> Any:
+        ((name, of),) = source.keys.items()
         found = self.rng.choice(_KEYS[of])
-        return str(found) if source.key_format == "DELIMITED" else found
+        if source.key_format == "DELIMITED":
+            return _cell(found)
+        return {name: found} if source.key_format == "PROTOBUF" else found
 
     def _value(self, source: Relation) -> Any:
         values = {name: self._member(name, of) for name, of in source.columns.items()}
