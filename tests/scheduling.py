@@ -16,7 +16,8 @@ first, as it has the most processes: brokers and JVMs of other tests have not st
 TAKEOVER = "tests/kafka/test_takeover.py"
 """Waits for servers of its own for minutes, so that it has a worker to itself, from the beginning."""
 SERVERS = tuple(
-    f"{KAFKA}test_{what}" for what in ("answers", "cases", "headless", "plan", "remote", "serve", "shadow", "taken_state")
+    f"{KAFKA}test_{what}"
+    for what in ("answers", "cases", "headless", "plan", "remote", "serve", "shadow", "taken_state")
 )
 """Servers and commands in processes of their own, which need a broker and no Spark session here: a third of what needs a
 broker, so that two workers share it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kestrel_sql.dataflow import internal_topics
-from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import PropertyError, UnsupportedError
@@ -153,7 +153,6 @@ def _aggregated(step: AnyAggregate, query: Query, source: Relation) -> Relation:
         has_old=step is not query.unread,
         has_old_key=False,
         suppress_ms=0,
-        nulls_empty_keys=is_delimited(source, step.internal_formats),
     )
 
 

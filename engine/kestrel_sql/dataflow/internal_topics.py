@@ -24,7 +24,12 @@ from kestrel_sql.types.sql_types import STRING, Array, Field, Map, SqlType, Stru
 
 
 def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
-    """Give rows the values that an internal topic gives back: PROTOBUF has no NULL of most types (rule F9.2)."""
+    """Give rows with a new key what an internal topic gives back of them.
+
+    PROTOBUF has no NULL of most types (rule F9.2), DELIMITED no empty text in a key (rule F4.3.7).
+    """
+    if is_delimited(source, formats):
+        source = query.then(source, _with_nulls, source, "read NULL back from DELIMITED")
     info = formats.value_format
     if not info.format.startswith("PROTOBUF"):
         return source
@@ -41,24 +46,34 @@ def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
     return query.then(source, apply, source, "read NULL back from PROTOBUF")
 
 
+def _with_nulls(_: Log, rows: Rows) -> Rows:
+    old_key = None if rows.old_key is None else rows.old_key.changed(_without_empty)
+    return replace(rows, key=rows.key.changed(_without_empty), old_key=old_key)
+
+
+def _without_empty(_: int, cells: Cells) -> columns.Column | None:
+    values = cells.values()
+    return [None if each in ("", b"") else each for each in values] if "" in values or b"" in values else None
+
+
 def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
-    """Bring rows with a new key over an internal topic; those that kept their key stay.
+    """Bring the rows of a side of a join over an internal topic if they have a new key.
 
     A key whose only column is NULL comes back as none, and DELIMITED loses its row (rule F4.3.7). A format that wraps
     single columns keeps it.
     """
     if not source.rekeyed:
         return source
-    source = crossed(formats, query, source)
-    if len(source.schema.key) > 1 or format_of(formats.key_format.format).features == {WRAP}:
-        return source
-    loses_rows = is_delimited(source, formats)
+    if len(source.schema.key) == 1 and format_of(formats.key_format.format).features != {WRAP}:
+        loses_rows = is_delimited(source, formats)
 
-    def apply(_: Log, rows: Rows) -> Rows:
-        kept = [value is not None for value in rows.key.cells[0].values()]
-        return rows.where(kept) if loses_rows else replace(rows, key=rows.key.where(kept))
+        def apply(_: Log, rows: Rows) -> Rows:
+            kept = [value is not None for value in rows.key.cells[0].values()]
+            return rows.where(kept) if loses_rows else replace(rows, key=rows.key.where(kept))
 
-    return query.then(source, apply, source, "drop rows without a key" if loses_rows else "drop keys that are NULL")
+        text = "drop rows without a key" if loses_rows else "drop keys that are NULL"
+        source = query.then(source, apply, source, text)
+    return crossed(formats, query, source)
 
 
 def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool) -> Callable[[object], object] | None:

@@ -39,8 +39,6 @@ class Relation:
         rekeyed: whether the key was changed since the task was set; the next operator then computes the task from the
             key.
         suppress_ms: how long (ms) after its end a suppress step holds back the result of a window.
-        nulls_empty_keys: whether its keys came over an internal topic in DELIMITED, from which what is empty comes back
-            as NULL (rule F4.3.3).
     """
 
     number: int = -1
@@ -55,7 +53,6 @@ class Relation:
     topic: str = ""
     rekeyed: bool = False
     suppress_ms: int = 0
-    nulls_empty_keys: bool = False
 
     def at(self, level: int) -> Relation:
         """Return the same relation at another level."""

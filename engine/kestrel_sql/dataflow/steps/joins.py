@@ -7,7 +7,7 @@ from dataclasses import replace
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.internal_topics import repartitioned
-from kestrel_sql.dataflow.key_bytes import is_delimited, key_bytes
+from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
 from kestrel_sql.functions.values.casts import caster, unless_null
@@ -15,7 +15,6 @@ from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
 from kestrel_sql.operators.joins.stream_table import StreamTableJoin
 from kestrel_sql.operators.joins.table_table import TableJoin
-from kestrel_sql.plan.step import Formats
 from kestrel_sql.plan.steps.joins import FkTableTableJoinV1, StreamStreamJoinV1, StreamTableJoinV1, TableTableJoinV1
 from kestrel_sql.sql.format.statements import format_expression
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
@@ -37,7 +36,7 @@ def stream_stream_join_v1(step: StreamStreamJoinV1, query: GraphQuery, left: Rel
         grace_ms=step.grace_ms,
         window_size_ms=left.window.size_ms if left.window else None,
     )
-    facts = _joined(step, query, keyed, right, step.left_internal_formats, step.right_internal_formats)
+    facts = _joined(step, query, keyed, right)
     return query.stateful((operator, facts), (left, right), query.logger(step))
 
 
@@ -50,13 +49,13 @@ def stream_table_join_v1(step: StreamTableJoinV1, query: GraphQuery, left: Relat
         key_bytes=key_bytes(query, keyed),
         window_size_ms=left.window.size_ms if left.window else None,
     )
-    facts = _joined(step, query, keyed, right, step.internal_formats)
+    facts = _joined(step, query, keyed, right)
     return query.stateful((operator, facts), (left, right), query.logger(step))
 
 
 def table_table_join_v1(step: TableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Join two tables on their keys."""
-    facts = _joined(step, query, left, right)
+    facts = _joined(step, query, left, right, is_table=True)
     operator = TableJoin(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
@@ -74,16 +73,13 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Re
         foreign_key_bytes=key_bytes(query, right),
         loses_null=right.key_codec.format.format == "DELIMITED" and not right.rekeyed,
     )
-    facts = _joined(step, query, left, right)
+    facts = _joined(step, query, left, right, is_table=True)
     return query.stateful((operator, facts), (left, right), query.logger(step))
 
 
-def _joined(step: AnyJoin, query: GraphQuery, left: Relation, right: Relation, *internal: Formats) -> Relation:
-    """Return the facts of a join; `internal` are the formats of the topics over which the sides of streams may come."""
-    is_table = not internal
+def _joined(step: AnyJoin, query: GraphQuery, left: Relation, right: Relation, *, is_table: bool = False) -> Relation:
     return replace(
         left,
-        nulls_empty_keys=any(is_delimited(*each) for each in zip((left, right), internal, strict=False)),
         schema=query.schema(step, left, right),
         is_table=is_table,
         has_old=is_table and step is not query.unread,

@@ -9,10 +9,9 @@ from kestrel_sql.dataflow.evaluation import StepLog
 from kestrel_sql.dataflow.graph import GraphQuery, SinkWrite
 from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Listed, Log, Rows
+from kestrel_sql.dataflow.rows import Listed, Log, Rows
 from kestrel_sql.dataflow.steps.sources import clocks
 from kestrel_sql.dataflow.timestamps import Timestamps
-from kestrel_sql.expressions.columns import Column
 from kestrel_sql.operators.tables.stream_time import StreamTime
 from kestrel_sql.plan.step import TimestampColumn
 from kestrel_sql.plan.steps.sinks import StreamSinkV1, TableSinkV1
@@ -41,8 +40,6 @@ def _sink(step: AnySink, query: GraphQuery, source: Relation) -> Relation:
             operator = StreamTime(key_bytes=key_bytes(query, written))
             written = query.stateful((operator, facts), inputs, query.logger(step))
         written = _timestamped(step, query, written, step.timestamp_column)
-    if written.nulls_empty_keys:
-        written = query.then(written, _with_nulls, written, "make empty keys NULL")
     written = internal_topics.with_named_keys(step.formats, query, written)
     key, value = query.specs(step.formats, written, written.schema.value)
     query.sink(
@@ -59,15 +56,6 @@ def _sink(step: AnySink, query: GraphQuery, source: Relation) -> Relation:
         )
     )
     return written if written.number == source.number else source
-
-
-def _with_nulls(log: Log, rows: Rows) -> Rows:
-    """Make empty strings and bytes of keys NULL."""
-
-    def change(place: int, cells: Cells) -> Column:
-        return [None if each in ("", b"") else each for each in cells.values()]
-
-    return replace(rows, key=rows.key.changed(change))
 
 
 def _timestamped(step: AnySink, query: GraphQuery, source: Relation, column: TimestampColumn) -> Relation:
