@@ -31,6 +31,16 @@ def is_ascii(*given: object) -> bool:
     )
 
 
+def is_whole(array: pa.Array, *, loses_null: bool, loses_empty: bool) -> bool:
+    """Whether a format that loses NULL or what is empty, and halves of characters, gives an array back."""
+    if pa.types.is_nested(array.type) or (loses_null and array.null_count):
+        return False
+    is_text = pa.types.is_string(array.type)
+    if not (is_text or pa.types.is_binary(array.type)):
+        return True
+    return not (is_text and not is_ascii(array)) and not (loses_empty and pc.min(pc.binary_length(array)).as_py() == 0)
+
+
 def is_plain(*given: object) -> bool:
     """Whether all texts consist of printable characters of ASCII, so that they have one line."""
     for each in given:

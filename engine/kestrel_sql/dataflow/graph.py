@@ -7,18 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Apply, Cells, Log, Rows
-from kestrel_sql.expressions import columns
+from kestrel_sql.dataflow.rows import Apply
 from kestrel_sql.formats.serde import SerdeSpec
-from kestrel_sql.formats.table import format_of
 from kestrel_sql.functions.registry import Registry
-from kestrel_sql.java.utf16 import without_halves
 from kestrel_sql.operators.operator import Operator, Scope
 from kestrel_sql.plan.document import QueryPlan
 from kestrel_sql.plan.ingestion import IngestionSpec
 from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import STRING, contains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +187,6 @@ class GraphQuery(Query):
     def stateful(self, made: tuple[Operator, Relation], inputs: tuple[Relation, ...], logger: str) -> Relation:
         """Add an operator over `inputs`, with the facts of what it gives, and return its output."""
         operator, facts = made
-        inputs = tuple(map(self._with_written_keys, inputs))
         level = max(each.level for each in inputs)
         lifted = tuple(self.graph.lift(each, level) for each in inputs)
         # A query-wide operator has no tasks: its output rows go back to the tasks of their keys.
@@ -200,26 +195,6 @@ class GraphQuery(Query):
         self.graph.levels[level].append(stateful)
         return output
 
-    def _with_written_keys(self, relation: Relation) -> Relation:
-        """Give new keys the halves of characters that they have behind a serde: none, unless its format keeps them."""
-        has_strings = any(contains(column.type, lambda part: part == STRING) for column in relation.schema.key)
-        keeps = format_of(relation.key_codec.format.format).keeps_halves
-        if not relation.rekeyed or not has_strings or keeps:
-            return relation
-        return self.then(relation, _without_halves, relation, "write halves of characters in keys as ?")
-
     def sink(self, write: SinkWrite) -> None:
         """Add a sink."""
         self.graph.sinks.append(write)
-
-
-def _without_halves(_: Log, rows: Rows) -> Rows:
-    old_key = None if rows.old_key is None else rows.old_key.changed(_encodable)
-    return replace(rows, key=rows.key.changed(_encodable), old_key=old_key)
-
-
-def _encodable(_: int, cells: Cells) -> columns.Column | None:
-    values = cells.values()
-    if all(value is None or (isinstance(value, str) and value.isascii()) for value in values):
-        return None
-    return [without_halves(value) for value in values]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
+from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.key_bytes import is_delimited
 from kestrel_sql.dataflow.relation import Relation
-from kestrel_sql.dataflow.rows import Cells, Log, Rows
+from kestrel_sql.dataflow.rows import Cells, Log, Part, Rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.expressions import columns
 from kestrel_sql.formats.format import WRAP
@@ -20,40 +21,38 @@ from kestrel_sql.formats.table import format_of
 from kestrel_sql.java.utf16 import without_halves
 from kestrel_sql.plan.step import FormatInfo, Formats
 from kestrel_sql.types.schema import Column
-from kestrel_sql.types.sql_types import STRING, Array, Field, Map, SqlType, Struct
+from kestrel_sql.types.sql_types import BYTES, STRING, Array, Field, Map, SqlType, Struct
 
 
 def crossed(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
-    """Give rows with a new key what an internal topic gives back of them.
-
-    PROTOBUF has no NULL of most types (rule F9.2), DELIMITED no empty text in a key (rule F4.3.7).
-    """
-    if is_delimited(source, formats):
-        source = query.then(source, _with_nulls, source, "read NULL back from DELIMITED")
-    info = formats.value_format
-    if not info.format.startswith("PROTOBUF"):
+    """Give rows with a new key what an internal topic gives back of their keys and values (rules F4.3.7 and F9.2)."""
+    of_key = [_reader(formats.key_format, column) for column in source.schema.key]
+    of_value = [_reader(formats.value_format, column) for column in source.schema.value]
+    if not any((*of_key, *of_value)):
         return source
-    readers = [_reader(replace(info, format=protobuf_nosr.FORMAT.name), column) for column in source.schema.value]
 
+    def apply(_: Log, rows: Rows) -> Rows:
+        return replace(
+            rows,
+            key=_read_with(of_key, rows.key),
+            value=_read_with(of_value, rows.value),
+            old=None if rows.old is None else _read_with(of_value, rows.old),
+            old_key=None if rows.old_key is None else _read_with(of_key, rows.old_key),
+        )
+
+    names = sorted({info.format for info in (formats.key_format, formats.value_format)})
+    return query.then(source, apply, source, f"read back from {' and '.join(names)}")
+
+
+_Reader = Callable[[Cells], columns.Column | None]
+
+
+def _read_with(readers: Sequence[_Reader | None], part: Part) -> Part:
     def change(place: int, cells: Cells) -> columns.Column | None:
         read = readers[place]
         return None if read is None else read(cells)
 
-    def apply(_: Log, rows: Rows) -> Rows:
-        old = None if rows.old is None else rows.old.changed(change)
-        return replace(rows, value=rows.value.changed(change), old=old)
-
-    return query.then(source, apply, source, "read NULL back from PROTOBUF")
-
-
-def _with_nulls(_: Log, rows: Rows) -> Rows:
-    old_key = None if rows.old_key is None else rows.old_key.changed(_without_empty)
-    return replace(rows, key=rows.key.changed(_without_empty), old_key=old_key)
-
-
-def _without_empty(_: int, cells: Cells) -> columns.Column | None:
-    values = cells.values()
-    return [None if each in ("", b"") else each for each in values] if "" in values or b"" in values else None
+    return part.changed(change)
 
 
 def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Relation:
@@ -123,12 +122,11 @@ def _each(read: Callable[[object], object], states: object) -> object:
 
 
 def _stored(info: FormatInfo, kind: SqlType) -> Callable[[object], object] | None:
-    """What reads a value back from a store, None if it comes back as it is."""
-    if kind == STRING and not format_of(info.format).keeps_halves:
-        is_delimited, is_protobuf = info.format == "DELIMITED", info.format.startswith("PROTOBUF")
-        return partial(_same_or, "" if is_protobuf else None, "" if is_delimited else None)
+    """What reads a value back, None if it comes back as it is."""
+    if info.format == "DELIMITED" and kind in (STRING, BYTES):
+        return partial(_same_or, None, "" if kind == STRING else b"")
     if not info.format.startswith("PROTOBUF"):
-        return None
+        return without_halves if kind == STRING and not format_of(info.format).keeps_halves else None
     info = replace(info, format=protobuf_nosr.FORMAT.name)
     if isinstance(kind, Array | Map | Struct):
         return partial(_from_protobuf, info, Column("VALUE", kind))
@@ -164,23 +162,17 @@ def with_named_keys(formats: Formats, query: GraphQuery, source: Relation) -> Re
     return query.then(source, apply, source, "name NULL keys of maps")
 
 
-def _reader(info: FormatInfo, column: Column) -> Callable[[Cells], columns.Column | None] | None:
+def _reader(info: FormatInfo, column: Column) -> _Reader | None:
     """What reads a column back; None for one whose values all come back as they are."""
-    if isinstance(column.type, Array | Map | Struct):
-        return partial(_each_read_back, info, column)
-    null = _read_back(info, column)(None)
-    return None if null is None else partial(_filled, null)
+    read = _stored(info, column.type)
+    return None if read is None else partial(_read_cells, read, info.format)
 
 
-def _filled(null: object, cells: Cells) -> columns.Column | None:
-    if cells.array is not None and not cells.array.null_count:
+def _read_cells(read: Callable[[object], object], name: str, cells: Cells) -> columns.Column | None:
+    loses_null, loses_empty = name.startswith("PROTOBUF"), name == "DELIMITED"
+    if cells.array is not None and late.texts.is_whole(cells.array, loses_null=loses_null, loses_empty=loses_empty):
         return None
-    values = cells.values()
-    return [null if value is None else value for value in values] if None in values else None
-
-
-def _each_read_back(info: FormatInfo, column: Column, cells: Cells) -> columns.Column:
-    return [*map(_read_back(info, column), cells.values())]
+    return [*map(read, cells.values())]
 
 
 @cache
