@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.graph import GraphQuery
-from kestrel_sql.dataflow.key_bytes import is_delimited
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.rows import Cells, Log, Part, Rows
 from kestrel_sql.errors import SerdeError
@@ -63,16 +62,43 @@ def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Rela
     """
     if not source.rekeyed:
         return source
-    if len(source.schema.key) == 1 and format_of(formats.key_format.format).features != {WRAP}:
-        loses_rows = is_delimited(source, formats)
+    if format_of(formats.key_format.format).features == {WRAP}:
+        return crossed(formats, query, source)
+    if formats.key_format.format == "DELIMITED":
+        return crossed(formats, query, without_null_keys(query, source))
 
-        def apply(_: Log, rows: Rows) -> Rows:
-            kept = [value is not None for value in rows.key.cells[0].values()]
-            return rows.where(kept) if loses_rows else replace(rows, key=rows.key.where(kept))
+    def apply(_: Log, rows: Rows) -> Rows:
+        return replace(rows, key=rows.key.where(_known(rows.key)))
 
-        text = "drop rows without a key" if loses_rows else "drop keys that are NULL"
-        source = query.then(source, apply, source, text)
-    return crossed(formats, query, source)
+    return crossed(formats, query, query.then(source, apply, source, "drop keys that are NULL"))
+
+
+def without_null_keys(query: GraphQuery, source: Relation) -> Relation:
+    """Drop the rows whose key is a single column that is NULL: DELIMITED cannot read what it writes (rule F4.3.6)."""
+
+    def apply(_: Log, rows: Rows) -> Rows:
+        return rows.where(_known(rows.key))
+
+    return query.then(source, apply, source, "drop rows with a key that is NULL")
+
+
+def with_empty_keys(query: GraphQuery, source: Relation) -> Relation:
+    """Make keys empty that are NULL: a foreign key that is empty finds them in DELIMITED (rule O15.5)."""
+    nothing: Mapping[SqlType, object] = {STRING: "", BYTES: b""}
+    empty = nothing.get(source.schema.key[0].type)
+
+    def change(_: int, cells: Cells) -> columns.Column:
+        return [empty if value is None else value for value in cells.values()]
+
+    def apply(_: Log, rows: Rows) -> Rows:
+        return replace(rows, key=rows.key.changed(change))
+
+    return source if empty is None else query.then(source, apply, source, "make keys empty that are NULL")
+
+
+def _known(key: Part) -> Sequence[bool]:
+    """Which keys are not a single column that is NULL."""
+    return [True] * key.size if len(key.cells) > 1 else [value is not None for value in key.cells[0].values()]
 
 
 def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool) -> Callable[[object], object] | None:

@@ -12,7 +12,6 @@ from kestrel_sql.formats.serde import SerdeSpec, Side
 from kestrel_sql.formats.table import decoder, encoder
 from kestrel_sql.operators.operator import Key, KeyBytes
 from kestrel_sql.operators.state_codec import dump_state, load_state
-from kestrel_sql.plan.step import Formats
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
 
 _REMEMBERED = 1 << 16
@@ -84,14 +83,6 @@ def key_bytes(query: Query, relation: Relation) -> EncodedKey:
     codec = relation.key_codec
     spec = SerdeSpec(codec.format, relation.schema.key, codec.features, Side.KEY, relation.topic)
     return EncodedKey(query.serde(spec))
-
-
-def is_delimited(source: Relation, formats: Formats) -> bool:
-    """Whether rows come to an operator over an internal topic whose keys are in DELIMITED.
-
-    A row whose only key column is NULL is lost there: its key is an empty message, which cannot be read (rule F4.3.6).
-    """
-    return source.rekeyed and formats.key_format.format.upper() == "DELIMITED"
 
 
 def key_decoder(key_bytes: KeyBytes) -> Callable[[bytes], Key]:

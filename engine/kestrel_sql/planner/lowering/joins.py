@@ -99,8 +99,9 @@ class _Lowering:
     def _right(self, depth: int, prefix: str, key_format: KeyFormat) -> Relation:
         join = self.analysis.joins[depth - 1]
         info = join.right.source.formats.key_format
-        if self._is_foreign(depth) and (not infers_schema(info) or info.property(SCHEMA_ID)):
-            # The sides of a foreign-key join may differ in key format, unless the format infers schemas.
+        infer = infers_schema(info) and infers_schema(key_format.info)
+        if self._is_foreign(depth) and (not infer or info.property(SCHEMA_ID)):
+            # The sides of a foreign-key join may differ in key format, unless both formats infer schemas.
             relation = read(join.right.source, f"KafkaTopic_{prefix}Right/Source", self.types)
             return self._prefixed(join.right, relation, f"{prefix}Right")
         return self._leaf(join.right, join.right_on, f"{prefix}Right", key_format)
