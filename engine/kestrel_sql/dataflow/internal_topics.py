@@ -68,7 +68,8 @@ def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Rela
         return crossed(formats, query, without_null_keys(query, source))
 
     def apply(_: Log, rows: Rows) -> Rows:
-        return replace(rows, key=rows.key.where(_known(rows.key)))
+        known = _known(rows.key)
+        return rows if known is None else replace(rows, key=rows.key.where(known))
 
     return crossed(formats, query, query.then(source, apply, source, "drop keys that are NULL"))
 
@@ -77,7 +78,8 @@ def without_null_keys(query: GraphQuery, source: Relation) -> Relation:
     """Drop the rows whose key is a single column that is NULL: DELIMITED cannot read what it writes (rule F4.3.6)."""
 
     def apply(_: Log, rows: Rows) -> Rows:
-        return rows.where(_known(rows.key))
+        known = _known(rows.key)
+        return rows if known is None else rows.where(known)
 
     return query.then(source, apply, source, "drop rows with a key that is NULL")
 
@@ -96,9 +98,13 @@ def with_empty_keys(query: GraphQuery, source: Relation) -> Relation:
     return source if empty is None else query.then(source, apply, source, "make keys empty that are NULL")
 
 
-def _known(key: Part) -> Sequence[bool]:
-    """Which keys are not a single column that is NULL."""
-    return [True] * key.size if len(key.cells) > 1 else [value is not None for value in key.cells[0].values()]
+def _known(key: Part) -> Sequence[bool] | None:
+    """Which keys are not a single column that is NULL; None if none is."""
+    array = key.cells[0].array
+    if len(key.cells) > 1 or (array is not None and not array.null_count):
+        return None
+    values = key.cells[0].values()
+    return [value is not None for value in values] if None in values else None
 
 
 def restored(formats: Formats, kind: SqlType, fresh: object, *, is_listed: bool) -> Callable[[object], object] | None:
