@@ -171,8 +171,10 @@ class DirectBatches:
         if check is not None:
             found = _collected(spark, begun, partial(_computed, job, self.work))
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        stays = transactional and check is None and len(shares) <= room and planned < self.limit
-        task = partial(_written, job, self.work, is_repeated, STAY_S if stays else 0.0)
+        # Spark rounds the share of each partition down.
+        has_all = planned + len(self._planned) < self.limit
+        stays = transactional and check is None and len(shares) <= room and has_all
+        task = partial(_written, job, self.work, is_repeated, (STAY_S, self.limit) if stays else None)
         rows = _collected(spark, shares if stays else begun, task)
         written = outcome(job, rows)
         reads = [row for row in rows if row["what"] == READ]
@@ -223,9 +225,13 @@ def _collected(
     return [row for each in pickled for row in pickle.loads(each)]
 
 
-def _written(job: Job, work: Work, is_repeated: bool, stay_s: float, share: _Share) -> Iterator[ReportRow]:
+_Stay = tuple[float, int]
+"""How long (s) a task stays, and the most records that it takes together."""
+
+
+def _written(job: Job, work: Work, is_repeated: bool, stay: _Stay | None, share: _Share) -> Iterator[ReportRow]:
     context: Any = TaskContext.get()
-    return _Task(job, work, *share, is_repeated=is_repeated or context.attemptNumber() > 0).rows(stay_s)
+    return _Task(job, work, *share, is_repeated=is_repeated or context.attemptNumber() > 0).rows(stay)
 
 
 def _computed(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
@@ -248,9 +254,9 @@ class _Task:
     _is_ended: bool = False
     """Whether it failed, or a record ends the query."""
 
-    def rows(self, stay_s: float) -> Iterator[ReportRow]:
-        """Write the records of the ranges, and for some seconds what comes behind them; returns rows of the report."""
-        until = time.monotonic() + stay_s
+    def rows(self, stay: _Stay | None) -> Iterator[ReportRow]:
+        """Write the records of the ranges, and for a while what comes behind them; returns rows of the report."""
+        begun = time.monotonic()
         done: Marks = {}
         try:
             if self.is_repeated and self.job.transactional:
@@ -267,8 +273,8 @@ class _Task:
         reach = {each.position: max(each.end, done.get(each.position, 0)) for each in self.ranges}
         if left and not self._is_ended:
             yield from self._write(left, read_merged(self.job.config, left))
-        if stay_s and not self._is_ended:
-            for ranges, rows in follow(self.job.config, reach, until):
+        if stay is not None and not self._is_ended:
+            for ranges, rows in follow(self.job.config, reach, begun + stay[0], stay[1]):
                 yield from self._write(ranges, iter([rows]))
                 reach |= {each.position: each.end for each in ranges}
                 if self._must_leave:

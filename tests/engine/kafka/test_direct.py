@@ -32,7 +32,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectBatches:
     monkeypatch.setattr(direct, "layout_now", lambda *_: Layout(2, {"t": 1}))
     monkeypatch.setattr(direct, "fence", lambda *_: False)
     monkeypatch.setattr(direct, "_collected", collected)
-    monkeypatch.setattr(direct, "_written", lambda _job, _work, _is_repeated, _stay_s, share: iter(written(*share)))
+    monkeypatch.setattr(direct, "_written", lambda _job, _work, _is_repeated, _stay, share: iter(written(*share)))
     return DirectBatches(
         query="q",
         config=KafkaConfig(servers="b:1"),
@@ -58,13 +58,30 @@ def test_each_share_of_a_batch_is_written_once(batches: DirectBatches) -> None:
     assert batches.write(NO_SPARK, 0, 2) == (7, Written(records=7, entries=()))
 
 
+@pytest.mark.parametrize(("limit", "room", "stays"), [(100, 2, True), (9, 2, False), (10, 2, True), (100, 1, False)])
+def test_tasks_stay_where_there_is_room_and_no_more_to_plan(
+    batches: DirectBatches, monkeypatch: pytest.MonkeyPatch, limit: int, room: int, stays: bool
+) -> None:
+    stayed: list[object] = []
+
+    def write(_job: object, _work: object, _is_repeated: bool, stay: object, share: Any) -> Iterable[Any]:
+        stayed.append(stay)
+        return iter(written(*share))
+
+    monkeypatch.setattr(direct, "_written", write)
+    batches.limit = limit
+    # Of seven records in two partitions Spark may have left out two by rounding.
+    assert batches.write(NO_SPARK, 0, 2, room=room)[0] == 7
+    assert stayed == [(direct.STAY_S, limit) if stays else None] * 2
+
+
 def test_one_task_merges_all_partitions_once_a_key_lies_elsewhere(
     batches: DirectBatches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (Path(str(batches.folder)) / "offsets" / "1").write_text('v1\n{"batchWatermarkMs":0}\n{"s":{"0":9,"1":9}}')
     slots: list[int] = []
 
-    def write(_job: object, _work: object, _is_repeated: bool, _stay_s: float, share: Any) -> Iterable[Any]:
+    def write(_job: object, _work: object, _is_repeated: bool, _stay: object, share: Any) -> Iterable[Any]:
         slots.append(share[0])
         return iter(written(share[0], share[1], share[0]))
 

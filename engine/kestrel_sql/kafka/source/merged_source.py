@@ -256,10 +256,12 @@ def read_merged(config: KafkaConfig, ranges: Sequence[Range]) -> Iterator[pa.Rec
         consumer.unassign()
 
 
-def follow(config: KafkaConfig, starts: Offsets, until: float) -> Iterator[tuple[Sequence[Range], pa.RecordBatch]]:
+def follow(
+    config: KafkaConfig, starts: Offsets, until: float, most: int
+) -> Iterator[tuple[Sequence[Range], pa.RecordBatch]]:
     """Return the records behind offsets as they come, until a moment of `time.monotonic`: their ranges, and themselves.
 
-    What comes within `_TOGETHER_S` is merged like the records of `read_merged`.
+    What comes within `_TOGETHER_S`, and `most` records at most, is merged like the records of `read_merged`.
 
     Raises:
         QueryError: the broker does not let a partition be read.
@@ -270,7 +272,7 @@ def follow(config: KafkaConfig, starts: Offsets, until: float) -> Iterator[tuple
     consumer.assign([TopicPartition(*position, start) for position, start in starts.items()])
     try:
         while (left := until - time.monotonic()) > 0:
-            found = by_position(consumer.consume(AT_ONCE, timeout=min(_TOGETHER_S, left)))
+            found = by_position(consumer.consume(min(AT_ONCE, most), timeout=min(_TOGETHER_S, left)))
             merge = TimeMerge(len(reads))
             for number, (position, read) in enumerate(reads.items()):
                 merge.offer(number, _rows(read.wanted, *read.records(found.get(position, ()), config)))
