@@ -117,7 +117,7 @@ JOBS: Mapping[str, Job] = {
         ("orders",),
         _stream("S", "orders")
         + "CREATE STREAM T WITH (KAFKA_TOPIC='{sink}') AS SELECT ID, UCASE(CUSTOMER) AS CUSTOMER, AMOUNT * 2 AS DOUBLED,"
-        " CASE WHEN AMOUNT > 50 THEN 'large' ELSE 'small' END AS SIZE, CAST(AMOUNT AS STRING) AS TEXT FROM S"
+        " CASE WHEN AMOUNT > 50 THEN 'large' ELSE 'small' END AS GRADE, CAST(AMOUNT AS STRING) AS AMOUNT_TEXT FROM S"
         " WHERE AMOUNT >= 10;",
         lambda count: count // 100 * 90 + max(0, count % 100 - 10),
     ),
