@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -82,20 +82,6 @@ def without_null_keys(query: GraphQuery, source: Relation) -> Relation:
         return rows if known is None else rows.where(known)
 
     return query.then(source, apply, source, "drop rows with a key that is NULL")
-
-
-def with_empty_keys(query: GraphQuery, source: Relation) -> Relation:
-    """Make keys empty that are NULL: a foreign key that is empty finds them in DELIMITED (rule O15.5)."""
-    nothing: Mapping[SqlType, object] = {STRING: "", BYTES: b""}
-    empty = nothing.get(source.schema.key[0].type)
-
-    def change(_: int, cells: Cells) -> columns.Column:
-        return [empty if value is None else value for value in cells.values()]
-
-    def apply(_: Log, rows: Rows) -> Rows:
-        return replace(rows, key=rows.key.changed(change))
-
-    return source if empty is None else query.then(source, apply, source, "make keys empty that are NULL")
 
 
 def _known(key: Part) -> Sequence[bool] | None:

@@ -27,18 +27,27 @@ _UNWRITTEN = b"\xff" + dump_state({"key": []})[:6]
 """The first bytes of a serialised key that its format could not write."""
 
 
+_EMPTY = b'""'
+"""The key of DELIMITED whose only column is NULL, as records have it (rule F4.3.8).
+
+What the format writes for it cannot be read, and an empty text, which is NULL when it is read, is written like this:
+both are one key and have one partition.
+"""
+
+
 class EncodedKey:
     """Serialises keys in the key format of an operator, with a cache in each worker.
 
     A key that its format cannot write gets unique bytes that sort after those of all other keys.
     """
 
-    __slots__ = ("_encode", "_exact", "_seen", "spec")
+    __slots__ = ("_encode", "_exact", "_is_delimited", "_seen", "spec")
 
     def __init__(self, spec: SerdeSpec) -> None:
         self.spec = spec
         self._encode: Callable[[Any], bytes | None] | None = None
         self._exact = all(column.type in _EXACT for column in spec.columns)
+        self._is_delimited = spec.format.format == "DELIMITED"
         self._seen: dict[Any, bytes] = {}
 
     @property
@@ -70,7 +79,8 @@ class EncodedKey:
         if self._encode is None:
             self._encode = encoder(self.spec)
         try:
-            return self._encode(key) or b""
+            data = self._encode(key)
+            return data or (_EMPTY if self._is_delimited else b"")
         except SerdeError:
             return b"\xff" + dump_state({"key": list(key)})
 
@@ -93,15 +103,7 @@ def key_decoder(key_bytes: KeyBytes) -> Callable[[bytes], Key]:
     if not isinstance(key_bytes, EncodedKey):
         return _unwritten
     decode, absent = decoder(key_bytes.spec), (None,) * len(key_bytes.spec.columns)
-    # DELIMITED cannot read what it writes for a key whose only column is NULL (rule F4.3.6).
-    is_empty = len(absent) == 1 and encoder(key_bytes.spec)(absent) == b""
-
-    def restore(name: bytes) -> Key:
-        if name.startswith(_UNWRITTEN):
-            return _unwritten(name)
-        return absent if is_empty and not name else decode(name) or absent
-
-    return restore
+    return lambda name: _unwritten(name) if name.startswith(_UNWRITTEN) else decode(name) or absent
 
 
 def _unwritten(name: bytes) -> Key:

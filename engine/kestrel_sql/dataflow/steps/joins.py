@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery
-from kestrel_sql.dataflow.internal_topics import repartitioned, with_empty_keys, without_null_keys
+from kestrel_sql.dataflow.internal_topics import repartitioned, without_null_keys
 from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
@@ -68,8 +68,6 @@ def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Re
     """Join a table to the key of another; the extra column of its rows is the foreign key."""
     if left.key_codec.format.format == "DELIMITED":
         left = without_null_keys(query, left)
-    if right.key_codec.format.format == "DELIMITED":
-        right = with_empty_keys(query, right)
     left = _with_foreign_key(step, query, left, right)
     operator = ForeignKeyJoin(
         join_type=step.join_type,
