@@ -105,7 +105,7 @@ fuzz: $(READY) ## generate and mutate input: N=10000 tries of every KIND from SE
 
 kills: $(READY) ## kill a run against a broker KILLS=200 times, then its workers, its broker and a zombie; count what came out of five shapes of queries; then kill a server as often
 	KESTREL_KILLS=$(KILLS) $(BIN)/python -m pytest -m nightly --log-cli-level=INFO \
-		tests/kafka/test_run_kills.py tests/kafka/test_serve_kills.py
+		tests/kafka/test_run_kills.py tests/kafka/test_run_direct.py tests/kafka/test_serve_kills.py
 
 cuts: $(READY) ## run every case whole, record by record, and cut at random with restarts; ksqlDB's cases, too, where they are
 	for cut in "one" "each" $(SEEDS:%="random:% --restart"); do \

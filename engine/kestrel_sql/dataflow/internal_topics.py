@@ -62,9 +62,10 @@ def repartitioned(formats: Formats, query: GraphQuery, source: Relation) -> Rela
     """
     if not source.rekeyed:
         return source
-    if format_of(formats.key_format.format).features == {WRAP}:
+    key_format = format_of(formats.key_format.format)
+    if key_format.features == {WRAP}:
         return crossed(formats, query, source)
-    if formats.key_format.format == "DELIMITED":
+    if key_format.loses_empty:
         return crossed(formats, query, without_null_keys(query, source))
 
     def apply(_: Log, rows: Rows) -> Rows:
@@ -141,10 +142,11 @@ def _each(read: Callable[[object], object], states: object) -> object:
 
 def _stored(info: FormatInfo, kind: SqlType) -> Callable[[object], object] | None:
     """What reads a value back, None if it comes back as it is."""
-    if info.format == "DELIMITED" and kind in (STRING, BYTES):
+    found = format_of(info.format)
+    if found.loses_empty and kind in (STRING, BYTES):
         return partial(_same_or, None, "" if kind == STRING else b"")
-    if not info.format.startswith("PROTOBUF"):
-        return without_halves if kind == STRING and not format_of(info.format).keeps_halves else None
+    if not found.loses_null:
+        return without_halves if kind == STRING and not found.keeps_halves else None
     info = replace(info, format=protobuf_nosr.FORMAT.name)
     if isinstance(kind, Array | Map | Struct):
         return partial(_from_protobuf, info, Column("VALUE", kind))
@@ -187,10 +189,11 @@ def _reader(info: FormatInfo, column: Column) -> _Reader | None:
 
 
 def _read_cells(read: Callable[[object], object], name: str, cells: Cells) -> columns.Column | None:
-    loses_null, loses_empty = name.startswith("PROTOBUF"), name == "DELIMITED"
-    if cells.array is not None and late.texts.is_whole(cells.array, loses_null=loses_null, loses_empty=loses_empty):
-        return None
-    return [*map(read, cells.values())]
+    found = format_of(name)
+    is_whole = cells.array is not None and late.texts.is_whole(
+        cells.array, loses_null=found.loses_null, loses_empty=found.loses_empty
+    )
+    return None if is_whole else [*map(read, cells.values())]
 
 
 @cache

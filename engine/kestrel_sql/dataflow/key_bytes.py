@@ -9,7 +9,7 @@ from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.table import decoder, encoder, format_of
 from kestrel_sql.operators.operator import Key, KeyBytes
 from kestrel_sql.operators.state_codec import dump_state, load_state
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMESTAMP
@@ -41,13 +41,13 @@ class EncodedKey:
     A key that its format cannot write gets unique bytes that sort after those of all other keys.
     """
 
-    __slots__ = ("_encode", "_exact", "_is_delimited", "_seen", "spec")
+    __slots__ = ("_encode", "_exact", "_loses_empty", "_seen", "spec")
 
     def __init__(self, spec: SerdeSpec) -> None:
         self.spec = spec
         self._encode: Callable[[Any], bytes | None] | None = None
         self._exact = all(column.type in _EXACT for column in spec.columns)
-        self._is_delimited = spec.format.format == "DELIMITED"
+        self._loses_empty = format_of(spec.format.format).loses_empty
         self._seen: dict[Any, bytes] = {}
 
     @property
@@ -80,7 +80,7 @@ class EncodedKey:
             self._encode = encoder(self.spec)
         try:
             data = self._encode(key)
-            return data or (_EMPTY if self._is_delimited else b"")
+            return data or (_EMPTY if self._loses_empty else b"")
         except SerdeError:
             return b"\xff" + dump_state({"key": list(key)})
 

@@ -48,6 +48,8 @@ class Format:
         properties: its properties.
         inheritable: those that a sink inherits from a source of the same format.
         keeps_halves: whether half of a surrogate pair stays as it is (rule U4.9).
+        loses_null: whether NULL comes back as the default of its type (rule F9.2).
+        loses_empty: whether what is empty comes back as NULL (rule F4.3.3), and a key that is NULL never (rule F4.3.6).
         null_key: what a NULL key of a map comes back as (rule F10.2).
         check: returns why columns are not supported, or None.
         supports_key: whether a derived key column may have a type.
@@ -64,6 +66,8 @@ class Format:
     properties: frozenset[str] = frozenset()
     inheritable: frozenset[str] = frozenset()
     keeps_halves: bool = False
+    loses_null: bool = False
+    loses_empty: bool = False
     null_key: str | None = "null"
     check: Callable[[Columns], str | None]
     supports_key: Callable[[SqlType], bool] = lambda _: True

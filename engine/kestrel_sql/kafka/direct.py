@@ -258,18 +258,19 @@ class _Task:
         """Write the records of the ranges, and for a while what comes behind them; returns rows of the report."""
         begun = time.monotonic()
         done: Marks = {}
-        try:
-            if self.is_repeated and self.job.transactional:
-                places = [each.position for each in self.ranges]
+        if self.is_repeated and self.job.transactional:
+            places = [each.position for each in self.ranges]
+            try:
                 done = taken_over(self.job, self.slot, places, self.work.tails)
-                self._know(this_worker())
-        except (WriteError, KafkaException) as error:
-            yield failure(self.job, error)
-            return
+            except (WriteError, KafkaException) as error:
+                yield failure(self.job, error)
+                return
+            self._know(this_worker())
         # Nobody may have seen the entries of what is written.
         written, left = _divided(self.ranges, done)
-        yield from self.entries(written)
-        yield {"what": WROTE, "records": self._written, "slot": self.slot, "worker": None}
+        if written:
+            yield from self.entries(written)
+            yield {"what": WROTE, "records": self._written, "slot": self.slot, "worker": None}
         reach = {each.position: max(each.end, done.get(each.position, 0)) for each in self.ranges}
         if left and not self._is_ended:
             yield from self._write(left, read_merged(self.job.config, left))
@@ -287,9 +288,8 @@ class _Task:
 
     def entries(self, ranges: Sequence[Range]) -> Iterator[ReportRow]:
         """Return the entries of the processing log that the records of ranges give, and write nothing."""
-        if ranges:
-            for rows in entries_in(self._counted(self._outputs(read_merged(self.job.config, ranges)))):
-                yield from self._seen(rows.to_pylist())
+        for rows in entries_in(self._counted(self._outputs(read_merged(self.job.config, ranges)))):
+            yield from self._seen(rows.to_pylist())
 
     def _counted(self, outputs: Batches) -> Batches:
         for batch in outputs:

@@ -16,7 +16,7 @@ from kestrel_sql.dataflow.relation import Relation
 from kestrel_sql.dataflow.typed_values import typed_rows
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import SerdeSpec, Side
-from kestrel_sql.formats.table import decoder, encoder
+from kestrel_sql.formats.table import decoder, encoder, format_of
 from kestrel_sql.formats.windowed_key import join
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.java.regex.time_limit import check_work
@@ -33,9 +33,6 @@ from kestrel_sql.session.source_records import source_spec
 from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import LogEntry
 from kestrel_sql.types.schema import ROWTIME, WINDOWEND, WINDOWSTART, Column
-
-_LOSSY = ("PROTOBUF", "PROTOBUF_NOSR", "DELIMITED")
-"""Value formats that do not preserve all values; ksqlDB's stores have the format of the sink."""
 
 _CHUNK = 10_000
 
@@ -101,7 +98,9 @@ class TableReader:
                 yield TableRow(restored(entry.key), lossy(found), entry.timestamp, entry.window)
 
     def _round_trip(self) -> Callable[[RowValues], RowValues]:
-        if self.source.formats.value_format.format not in _LOSSY:
+        # ksqlDB's stores have the format of the sink.
+        stored = format_of(self.source.formats.value_format.format)
+        if not (stored.loses_null or stored.loses_empty):
             return lambda values: values
         spec = self.serde(source_spec(self.source, Side.VALUE))
         names = [column.name for column in spec.columns]

@@ -10,6 +10,7 @@ from kestrel_sql.dataflow.internal_topics import repartitioned, without_null_key
 from kestrel_sql.dataflow.key_bytes import key_bytes
 from kestrel_sql.dataflow.relation import KeyCodec, Relation
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows
+from kestrel_sql.formats.table import format_of
 from kestrel_sql.functions.values.casts import caster, unless_null
 from kestrel_sql.operators.joins.foreign_key import ForeignKeyJoin
 from kestrel_sql.operators.joins.stream_stream import StreamStreamJoin
@@ -66,14 +67,14 @@ def table_table_join_v1(step: TableTableJoinV1, query: GraphQuery, left: Relatio
 
 def fk_table_table_join_v1(step: FkTableTableJoinV1, query: GraphQuery, left: Relation, right: Relation) -> Relation:
     """Join a table to the key of another; the extra column of its rows is the foreign key."""
-    if left.key_codec.format.format == "DELIMITED":
+    if format_of(left.key_codec.format.format).loses_empty:
         left = without_null_keys(query, left)
     left = _with_foreign_key(step, query, left, right)
     operator = ForeignKeyJoin(
         join_type=step.join_type,
         key_bytes=key_bytes(query, left),
         foreign_key_bytes=key_bytes(query, right),
-        loses_null=right.key_codec.format.format == "DELIMITED" and not right.rekeyed,
+        loses_null=format_of(right.key_codec.format.format).loses_empty and not right.rekeyed,
     )
     facts = _joined(step, query, left, right, is_table=True)
     return query.stateful((operator, facts), (left, right), query.logger(step))

@@ -214,6 +214,7 @@ FORMAT = Format(
     decoder=decoder,
     encoder=encoder,
     spelling=TEXT,
+    loses_empty=True,
     features=frozenset({UNWRAP}),
     properties=frozenset({DELIMITER}),
     inheritable=frozenset({DELIMITER}),

@@ -12,6 +12,7 @@ _BULK = Late("kestrel_sql.formats.bulk.protobuf")
 
 FORMAT = Format(
     name="PROTOBUF",
+    loses_null=True,
     null_key="",
     decoder=framing.decoder,
     encoder=framing.encoder,

@@ -97,6 +97,7 @@ _BULK = Late("kestrel_sql.formats.bulk.protobuf")
 
 FORMAT = Format(
     name="PROTOBUF_NOSR",
+    loses_null=True,
     null_key="",
     decoder=decoder,
     encoder=encoder,
