@@ -43,7 +43,7 @@ from kestrel_sql.kafka.sink.task import (
 )
 from kestrel_sql.kafka.sink.transaction import Marks, WriteError
 from kestrel_sql.kafka.source.merged_source import follow, numbered, read_merged
-from kestrel_sql.kafka.source.ranges import Range
+from kestrel_sql.kafka.source.ranges import AT_ONCE, Range
 from kestrel_sql.spark.checkpoint.batch_log import extend_batch, offsets_of, unfinished_batch
 from kestrel_sql.spark.io.arrow_passes import Batches, Pass
 from kestrel_sql.spark.io.topics import ARROW_OUTPUT
@@ -91,7 +91,7 @@ class DirectBatches:
         start: the offsets where the first batch begins.
         folder: Spark's checkpoint, whose log says which offsets a batch spans.
         work: what is done with the records.
-        limit: the most records of a batch that Spark plans; tasks stay where it has fewer.
+        limit: the most records of a batch that Spark plans, and of what the tasks that stay take together.
     """
 
     query: str
@@ -171,16 +171,20 @@ class DirectBatches:
         if check is not None:
             found = _collected(spark, begun, partial(_computed, job, self.work))
             check([log_entry(row) for row in sorted(found, key=lambda row: row["ordinal"])])
-        # Spark rounds the share of each partition down.
-        has_all = planned + len(self._planned) < self.limit
-        stays = transactional and check is None and len(shares) <= room and has_all
-        task = partial(_written, job, self.work, is_repeated, (STAY_S, self.limit) if stays else None)
+        stays = transactional and check is None and len(shares) <= room and self._is_stay_worthwhile(planned)
+        stay = (STAY_S, max(1, self.limit // len(shares))) if stays else None
+        task = partial(_written, job, self.work, is_repeated, stay)
         rows = _collected(spark, shares if stays else begun, task)
         written = outcome(job, rows)
         reads = [row for row in rows if row["what"] == READ]
         self._merges = self._merges or any(row["strays"] for row in reads)
         self._note(batch, [row["reach"] for row in reads])
         return sum(row["records"] for row in reads), written
+
+    def _is_stay_worthwhile(self, planned: int) -> bool:
+        """Whether tasks should go on by themselves behind a batch: they have caught up, or Spark would plan no more."""
+        # Spark rounds the share of each partition down.
+        return planned + len(self._planned) < self.limit or self.limit <= AT_ONCE
 
     def _note(self, batch: int, reached: Iterable[Offsets]) -> None:
         """Remember how far the tasks have read, and put it into Spark's log where that is further than planned."""
