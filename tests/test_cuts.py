@@ -7,10 +7,10 @@ records. `make cuts`, a part of `make nightly`, runs all cases with more seeds, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import apply

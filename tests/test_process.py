@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import find_files
 from kestrel_qtt.cases.known_gaps import apply

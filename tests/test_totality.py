@@ -6,11 +6,11 @@ import inspect
 import pkgutil
 import re
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from msgspec.structs import fields
 
 from kestrel_qtt.plans.store import find_plans
 from kestrel_sql import errors

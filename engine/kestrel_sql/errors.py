@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import ClassVar
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Span:
+
+class Span(msgspec.Struct, frozen=True):
     """A range in a text. Lines and columns count from 1; the end is exclusive."""
 
     line: int

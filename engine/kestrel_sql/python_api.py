@@ -15,11 +15,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -55,16 +55,14 @@ Row = dict[str, Any]
 _NOWHERE = Span(1, 1, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The answer to a statement: `rows` of a query or of SHOW and DESCRIBE, or a `message`, also the lines of PRINT."""
 
     rows: list[Row]
     message: str = ""
 
 
-@dataclass(slots=True)
-class _Feed:
+class _Feed(msgspec.Struct):
     """The files that a streaming DataFrame over a source reads, and how many records of its topic are in them."""
 
     source: Source
@@ -74,8 +72,7 @@ class _Feed:
     files: int = 0
 
 
-@dataclass(slots=True)
-class Engine:
+class Engine(msgspec.Struct):
     """Statements, sources and queries over topics in memory; open one with `connect`, and close it.
 
     Queries process what was inserted when results are asked for, or at `flush`.
@@ -83,8 +80,8 @@ class Engine:
 
     memory: MemoryEngine
     _spark: SparkStart
-    _feeds: list[_Feed] = field(default_factory=list)
-    _inserting: list[tuple[StreamingQuery, BatchCallback]] = field(default_factory=list)
+    _feeds: list[_Feed] = []
+    _inserting: list[tuple[StreamingQuery, BatchCallback]] = []
     _folder: Path | None = None
 
     def __enter__(self) -> Self:
@@ -280,8 +277,7 @@ class Engine:
                 hidden.rename(feed.folder / f"{feed.files}.parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A table of an engine, to be asked by key."""
 
     engine: Engine

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import (
     DecodeError,
@@ -39,8 +41,7 @@ CORPUS_FUNCTIONS = ("kestrel_qtt.ksqldb.corpus_functions", "kestrel_qtt.ksqldb.c
 """The modules of functions that only ksqlDB's own cases and stored plans may call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """What files held.
 
     The cases that can be run, an error for every one that cannot, and the known gaps among the cases.
@@ -48,7 +49,7 @@ class Loaded:
 
     cases: tuple[Case, ...] = ()
     errors: tuple[CaseFileError, ...] = ()
-    gaps: Ledger = field(default_factory=lambda: NO_GAPS)
+    gaps: Ledger = msgspec.field(default_factory=lambda: NO_GAPS)
 
 
 class Loader:
@@ -210,8 +211,7 @@ def _check_file(path: Path, raw: RawFile) -> None:
         raise CaseFileError(path, raw.locate(problem.path), problem.message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(msgspec.Struct, frozen=True):
     """The file that cases are built for."""
 
     file: CaseFile

@@ -7,8 +7,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import known_gaps
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger

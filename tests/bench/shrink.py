@@ -10,8 +10,9 @@ import random
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, InputRecord, Json, OutputRecord, Produced
 from kestrel_qtt.cases.read_json import parse_json

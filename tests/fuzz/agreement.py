@@ -6,12 +6,14 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import input_of, output_of
 from kestrel_qtt.cases.model import ActualRecord, Case, Crashed, Failed, Outcome, OutputRecord, Produced, Rejected
@@ -41,8 +43,7 @@ _DOUBLE_DIGITS = 17
 _WITH_SCALE = ("JSON", "DELIMITED", "KAFKA")
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers(Comparison):
+class Numbers(Comparison, frozen=True):
     """Compares numbers down to the sign of zero, but for the last digit of doubles.
 
     ksqlDB's readers of formats other than JSON do not tell the scale of a decimal (`has_scale`).

@@ -14,6 +14,8 @@ from itertools import chain, count, groupby, islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from kestrel_qtt.cases.model import Case, InputRecord, Outcome, Produced, Rejected
 from kestrel_qtt.variants.nodes import nodes
 from kestrel_qtt.variants.running import run_variants
@@ -187,7 +189,7 @@ def mistyped(generator: Generator, count: int) -> Iterator[e.Expression]:
             continue
         at = generator.rng.randrange(len(arguments))
         other = generator.of(generator.rng.choice(TYPES), 0, {})
-        changed = replace(call, arguments=(*arguments[:at], other, *arguments[at + 1 :]))
+        changed = msgspec.structs.replace(call, arguments=(*arguments[:at], other, *arguments[at + 1 :]))
         try:
             bind(changed, COLUMNS)
         except EngineError:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.columns import to_list
 from kestrel_sql.arrow.types import to_arrow

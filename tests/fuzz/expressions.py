@@ -8,8 +8,10 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.columns import to_array, to_list
 from kestrel_sql.errors import EngineError
@@ -162,7 +164,7 @@ def changed(node: Any, change: Callable[[e.Node, e.Node], e.Node]) -> Any:
     if isinstance(node, tuple):
         return tuple(changed(each, change) for each in node)
     if isinstance(node, e.Node):
-        fields = {name: getattr(node, name) for name in node.__dataclass_fields__ if name not in ("span", "type")}
+        fields = {name: getattr(node, name) for name in node.__struct_fields__ if name not in ("span", "type")}
         parts = {name: changed(each, change) for name, each in fields.items() if isinstance(each, tuple | e.Node)}
         return change(node, replace(node, **parts))
     return node

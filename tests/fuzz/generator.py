@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from itertools import product
+
+from msgspec.structs import replace
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.functions.bind.bind import bind

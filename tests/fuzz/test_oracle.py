@@ -6,12 +6,12 @@ import base64
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import (
     ActualRecord,

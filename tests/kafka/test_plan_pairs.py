@@ -6,12 +6,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.drivers.functions import functions_from
 from kestrel_qtt.drivers.stored_plan import execute_stored

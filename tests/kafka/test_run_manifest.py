@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.offsets import Topic

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from prometheus_client.exposition import generate_latest
 from rich.console import Console
 from rich.text import Text

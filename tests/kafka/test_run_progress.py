@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_sql.cli.progress import Board, MemoryWatch, line, open_lines

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Producer
 
@@ -167,7 +168,9 @@ class Scene:
     def sink(self, name: str, sink: str) -> Sink:
         source = SESSION.catalog.sources[sink]
         left, right = (f"{self.prefix}_{len(self.sinks)}_{side}" for side in ("left", "right"))
-        made = replace(Sink.of(SESSION, source, (left, right)), source=replace(source, name=name))
+        made = msgspec.structs.replace(
+            Sink.of(SESSION, source, (left, right)), source=msgspec.structs.replace(source, name=name)
+        )
         self.sinks.append(made)
         return made
 

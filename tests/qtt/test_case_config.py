@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Crashed
 from kestrel_qtt.drivers.records.prepare import prepare

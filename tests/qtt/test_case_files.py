@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import matching_of
 from kestrel_qtt.cases.model import (
@@ -105,7 +105,7 @@ def test_inputs_from_files(folder: Path) -> None:
     (folder / "more.csv").write_text('ID,"ITEM",ROWTIME,ROWPARTITION\n7,"a, ""b""\nc",5,\n8,,6,1\n')
     inline = {"topic": "orders", "value": 1}
     case = one(write(folder, inputs=[{"file": "orders.jsonl"}, inline, {"file": "more.csv", "topic": "orders"}]))
-    assert case.inputs == (
+    assert tuple(replace(record, file=None, line=None) for record in case.inputs) == (
         InputRecord(topic="orders", key=1, value={"A": Decimal("1.50")}),
         InputRecord(topic="t", timestamp=7),
         InputRecord(topic="orders", value=1),

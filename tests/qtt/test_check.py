@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import (
     ActualRecord,

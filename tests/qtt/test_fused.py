@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, Produced

@@ -6,12 +6,12 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import ActualRecord, Case, InputRecord, OutputRecord, Produced, Result, Status, Window
 from kestrel_qtt.cli.main import ExitCode, main

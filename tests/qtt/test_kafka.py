@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Crashed, InputRecord, OutputRecord, Topic
 from kestrel_qtt.drivers.kafka.case_topics import take_sent

@@ -7,12 +7,12 @@ import json
 import pkgutil
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import kestrel_sql.operators
 from kestrel_qtt.cases.discovery import case_file

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, InputRecord
 from kestrel_qtt.cases.read_json import parse_json
@@ -235,8 +235,9 @@ def stored_again(case: Case, folder: Path) -> Case:
 
 
 def compared(case: Case) -> list[Any]:
-    outputs = None if case.outputs is None else [dataclasses.replace(record, line=None) for record in case.outputs]
-    return [case.name, case.statements, case.inputs, outputs, case.topics, dict(case.properties), case.post]
+    outputs = None if case.outputs is None else [replace(record, line=None) for record in case.outputs]
+    inputs = [replace(record, line=None) for record in case.inputs]
+    return [case.name, case.statements, inputs, outputs, case.topics, dict(case.properties), case.post]
 
 
 def test_a_case_survives_its_spec(tmp_path: Path) -> None:
@@ -252,7 +253,7 @@ def test_asserted_silence_survives(tmp_path: Path) -> None:
         id="x", file=tmp_path, line=1, name="n", statements=("s",), outputs=(), inputs=(InputRecord(topic="t"),)
     )
     assert case_document(case)["outputs"] == []
-    assert "outputs" not in case_document(dataclasses.replace(case, outputs=None))
+    assert "outputs" not in case_document(replace(case, outputs=None))
 
 
 def test_numbers_and_odd_texts_survive_the_writer() -> None:

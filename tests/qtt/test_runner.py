@@ -4,12 +4,12 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_qtt.cases import known_gaps as gaps

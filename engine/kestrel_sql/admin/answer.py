@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import STRING, SqlType
@@ -16,8 +17,7 @@ Entity = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a statement.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.entities.answers import entity_of

@@ -7,11 +7,12 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import quote
+
+import msgspec
 
 from kestrel_sql.errors import ConnectError, EngineError, unreadable
 from kestrel_sql.planner.config import Config
@@ -46,8 +47,7 @@ class Status(TypedDict, total=False):
     tasks: list[State]
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(msgspec.Struct, frozen=True):
     """A cluster of workers by the URL of one, with what each request carries to be let in."""
 
     url: str

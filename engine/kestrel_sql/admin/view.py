@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import Span
@@ -37,8 +38,7 @@ class TopicStore(Protocol):
         """The records in a topic now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What stopped a query, and when (ms); `is_of_user` if records or statements are the cause, and not the system."""
 
     message: str
@@ -46,8 +46,7 @@ class Failure:
     is_of_user: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionOffsets:
+class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """How far a query has read a partition, which holds the offsets from `start` to before `end`."""
 
     topic: str
@@ -57,8 +56,7 @@ class PartitionOffsets:
     committed: int
 
 
-@dataclass(frozen=True, slots=True)
-class EngineView:
+class EngineView(msgspec.Struct, frozen=True):
     """An engine as admin statements see it.
 
     Attributes:
@@ -77,12 +75,12 @@ class EngineView:
     session: Session
     broker: TopicStore
     paused: frozenset[str] = frozenset()
-    failed: Mapping[str, Failure] = field(default_factory=dict)
+    failed: Mapping[str, Failure] = {}
     starting: frozenset[str] = frozenset()
     offsets: Callable[[str], Sequence[PartitionOffsets]] = lambda _: ()
-    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    counts: Mapping[str, tuple[int, int]] = {}
     wait: Callable[[], None] | None = None
-    base: Config = field(default_factory=Config)
+    base: Config = msgspec.field(default_factory=Config)
     host: str = ""
 
     def source(self, name: str, span: Span | None) -> Source:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import Span, StatementError

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import Span, StatementError, UnknownSourceError, did_you_mean, other_case
 from kestrel_sql.plan.ingestion import IngestionSpec
@@ -14,8 +16,7 @@ from kestrel_sql.types.schema import Schema
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A stream or table over a topic.
 
     `is_source` marks a read-only source (CREATE SOURCE); `created_by` is the id of the CREATE AS query that writes the
@@ -47,12 +48,11 @@ class Source:
         return self.schema if self.ingestion is None else self.ingestion.message_schema
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(msgspec.Struct, frozen=True):
     """Sources and custom types by name; the `with_` and `without_` methods return changed copies."""
 
-    sources: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
-    types: Mapping[str, SqlType] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, Source] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    types: Mapping[str, SqlType] = msgspec.field(default_factory=lambda: MappingProxyType({}))
 
     def with_source(self, source: Source) -> Catalog:
         """Return a copy with `source`, which replaces a source of the same name."""

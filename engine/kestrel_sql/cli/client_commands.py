@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
 from rich.text import Text
 
 from kestrel_sql.cli.render import Display, show_error
@@ -40,8 +40,7 @@ class Leave(Exception):  # noqa: N818 - no error
     """EXIT or QUIT: no further statement runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCommands:
+class ClientCommands(msgspec.Struct, frozen=True):
     """Executes texts statement by statement.
 
     Attributes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -25,8 +25,7 @@ _COLUMNS = frozenset({"SELECT", "WHERE", "ON", "BY", "HAVING", "PARTITION", "GRO
 _ENDS = frozenset({"WITH", "WINDOW", "EMIT", "LIMIT", "VALUES", "AS", "CREATE", "PRINT", "SHOW", "SET"})
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The clause that the cursor is in, and the property whose value it is at, if it is in a WITH."""
 
     clause: str = ""

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import asdict
 from prometheus_client import start_http_server
 from prometheus_client.core import Metric
 from rich.console import Console
@@ -36,14 +37,13 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(slots=True)
-class Monitor:
+class Monitor(msgspec.Struct):
     """Takes the states of queries and shows them outside; `health` is the file, if one is wanted."""
 
     health: Path | None = None
     phase: Phase = Phase.STARTING
     _states: Sequence[QueryState] = ()
-    _started: float = field(default_factory=time.time)
+    _started: float = msgspec.field(default_factory=time.time)
     _written: tuple[float, object] = (0.0, None)
 
     def show(self, states: Sequence[QueryState]) -> None:
@@ -138,7 +138,6 @@ class JsonConsole(Console):
         self.file.flush()
 
 
-@dataclass(slots=True)
 class JsonBoard(Board):
     """Shows the states of queries as JSON lines now and then."""
 

@@ -6,9 +6,9 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 

@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO
 
+import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.table import Column, Table
@@ -25,8 +25,7 @@ _QUIET_S = 10.0
 _LOOK_S = 0.5
 
 
-@dataclass(slots=True)
-class Board:
+class Board(msgspec.Struct):
     """Shows the state of all queries: in place on a terminal, as lines now and then elsewhere, and in a file."""
 
     console: Console
@@ -36,9 +35,9 @@ class Board:
     states: Sequence[QueryState] = ()
     repeats: bool = False
     """Whether a line is also printed of a query whose state is as it was."""
-    _written: dict[str, QueryState] = field(default_factory=dict)
-    _lines: dict[str, QueryState] = field(default_factory=dict)
-    _printed: float = field(default_factory=time.monotonic)
+    _written: dict[str, QueryState] = {}
+    _lines: dict[str, QueryState] = {}
+    _printed: float = msgspec.field(default_factory=time.monotonic)
 
     def live(self) -> Live:
         """What redraws the table on a terminal."""
@@ -131,13 +130,12 @@ def line(state: QueryState) -> str:
     return f"{text}, error: {state.error}" if state.error else text
 
 
-@dataclass(slots=True)
-class MemoryWatch:
+class MemoryWatch(msgspec.Struct):
     """Says how far the queries of an engine in memory are, while it works."""
 
     engine: MemoryEngine
     bad: BadRecords
-    _rates: dict[str, tuple[int, Rate]] = field(default_factory=dict)
+    _rates: dict[str, tuple[int, Rate]] = {}
 
     def states(self, now: Callable[[], float] = time.monotonic) -> list[QueryState]:
         """What can be said now; the engine may be at work meanwhile."""

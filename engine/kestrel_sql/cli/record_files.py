@@ -6,12 +6,13 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.cli.render import to_json
@@ -33,13 +34,12 @@ class InputShape(StrEnum):
     PLAIN = "plain"
 
 
-@dataclass(slots=True)
-class Inputs:
+class Inputs(msgspec.Struct):
     """Files of records for topics; a stream or table over the topic gives the formats (rules E12.4)."""
 
     files: Mapping[str, list[Path]]
     shape: InputShape = InputShape.RECORD
-    _done: set[str] = field(default_factory=set)
+    _done: set[str] = set()
 
     def feed(self, engine: MemoryEngine) -> int:
         """Produce the records of every topic that has a source by now, and count them.

@@ -11,12 +11,12 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from rich.text import Text
 
 from kestrel_sql.admin.shown import shown
@@ -44,15 +44,14 @@ def add_remote_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ca", type=Path, metavar="FILE", help="who signs the server's certificate")
 
 
-@dataclass(slots=True)
-class RemoteServer:
+class RemoteServer(msgspec.Struct):
     """A server by its URL. It keeps what SET and DEFINE say, and the number of the last command."""
 
     url: str
     authorization: str | None = None
     tls: ssl.SSLContext | None = None
-    properties: dict[str, str] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
-    variables: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = msgspec.field(default_factory=lambda: {"auto.offset.reset": "earliest"})
+    variables: dict[str, str] = {}
     sequence: int = -1
 
     @staticmethod

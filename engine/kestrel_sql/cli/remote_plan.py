@@ -6,8 +6,11 @@ What it runs is declared anew in a session here, whose planner then decides as t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.entities.schemas import schema_info
 from kestrel_sql.catalog.catalog import Source
@@ -40,13 +43,12 @@ _Declared = CreateSource | CreateKafkaSource | CreateAs | InsertInto
 _OF_SESSION = (SetProperty, UnsetProperty, DefineVariable, UndefineVariable, CreateType, DropType, DropSource)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What would happen because of a statement, and the texts and properties that make it happen."""
 
     forecast: Forecast
     texts: Sequence[str] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
 
 
 _Running = TypedDict("_Running", {"id": str, "overriddenProperties": Mapping[str, object]})  # noqa: UP013 - its names

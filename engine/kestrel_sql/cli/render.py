@@ -6,11 +6,11 @@ import base64
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,8 +30,7 @@ class Form(StrEnum):
     CSV = "csv"
 
 
-@dataclass(slots=True)
-class Display:
+class Display(msgspec.Struct):
     """Prints answers: rows to `out`; what is said about them to `notes`.
 
     `width` is that of each column of a table, 0 for as wide as its values; a value that does not fit continues below,

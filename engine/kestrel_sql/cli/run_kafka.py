@@ -6,9 +6,9 @@ import argparse
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_sql.cli.broker_options import (

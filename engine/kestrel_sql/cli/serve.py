@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import KafkaException
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_sql.admin.connect import SKIP

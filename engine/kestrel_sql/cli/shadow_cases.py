@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.cli.record_files import record_members
 from kestrel_sql.cli.render import to_json
@@ -32,8 +34,7 @@ Statement = tuple[str, str | None]
 """The text of a statement, and the id of its query if it has one."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Cases:
+class Cases(msgspec.Struct, kw_only=True):
     """Keeps differences, and writes a case of each into a folder at the end.
 
     The inputs are the records of the sources with its key, the outputs are what the left side wrote with that key.
@@ -45,7 +46,7 @@ class Cases:
     configs: tuple[KafkaConfig, KafkaConfig]
     statements: Sequence[Statement]
     properties: Mapping[str, object]
-    _found: list[Difference] = field(default_factory=list)
+    _found: list[Difference] = []
 
     def add(self, difference: Difference) -> None:
         """Keep a difference, as long as there are not too many."""

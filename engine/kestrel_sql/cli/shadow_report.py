@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
+import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -36,16 +36,15 @@ _TITLES = {
 }
 
 
-@dataclass(slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, kw_only=True):
     """Prints what is found; `counts` has how many differences there are by sink and kind."""
 
     causes: Causes
     is_json: bool
     out: Console
     errors: Console
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _started: float = field(default_factory=time.monotonic)
+    counts: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    _started: float = msgspec.field(default_factory=time.monotonic)
     _printed: float = float("-inf")
     _shown: str = "starting"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow import internal_topics
 from kestrel_sql.dataflow.key_bytes import key_bytes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType, ModuleType
 from typing import Any, get_type_hints
+
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
 from kestrel_sql.dataflow.query_run import QueryRun

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.dataflow.log_entries import PROCESSING, json_row
@@ -18,12 +19,11 @@ from kestrel_sql.formats.serde import describe
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import Step
-from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
+from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, Node
 from kestrel_sql.types.schema import Column as SchemaColumn
 
 
-@dataclass(frozen=True, slots=True)
-class StepLog:
+class StepLog(msgspec.Struct, frozen=True):
     """The processing log of a step."""
 
     logger: str
@@ -75,8 +75,7 @@ class Expressions:
         return Compiled(bound, self._options)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The names of the columns that expressions are over."""
 
     names: tuple[str, ...]
@@ -137,6 +136,6 @@ def references(node: object) -> Iterator[str]:
     elif isinstance(node, tuple):
         for item in node:
             yield from references(item)
-    elif hasattr(node, "__dataclass_fields__"):
-        for field in node.__dataclass_fields__:
+    elif isinstance(node, Node):
+        for field in node.__struct_fields__:
             yield from references(getattr(node, field))

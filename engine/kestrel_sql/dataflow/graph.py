@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.query import Query
 from kestrel_sql.dataflow.relation import Relation
@@ -17,8 +19,7 @@ from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.types.schema import Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRead:
+class SourceRead(msgspec.Struct, frozen=True, kw_only=True):
     """A relation that is read from a topic, with all that is needed to turn bytes into rows.
 
     Attributes:
@@ -52,8 +53,7 @@ class SourceRead:
     logs_rows: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkWrite:
+class SinkWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A relation that is written to a topic.
 
     Attributes:
@@ -78,8 +78,7 @@ class SinkWrite:
     logs_rows: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stateful:
+class Stateful(msgspec.Struct, frozen=True, kw_only=True):
     """A stateful operator at a level: its inputs (left, then right), and the relation that it produces."""
 
     query: int
@@ -89,19 +88,17 @@ class Stateful:
     logger: str
 
 
-@dataclass(slots=True)
-class Chain:
+class Chain(msgspec.Struct):
     """The steps without state on a relation in a stage, the relation that enters them, and that after them."""
 
     entry: Relation
     end: Relation
-    steps: list[Apply] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    steps: list[Apply] = []
+    texts: list[str] = []
     """What each step does, for people."""
 
 
-@dataclass(slots=True)
-class Graph:
+class Graph(msgspec.Struct):
     """The steps of several queries.
 
     Attributes:
@@ -115,12 +112,12 @@ class Graph:
     """
 
     functions: Registry
-    stages: list[dict[int, Chain]] = field(default_factory=lambda: [{}])
-    levels: list[list[Stateful]] = field(default_factory=list)
-    sources: list[SourceRead] = field(default_factory=list)
-    sinks: list[SinkWrite] = field(default_factory=list)
-    ends: dict[int, Relation] = field(default_factory=dict)
-    plans: dict[int, QueryPlan] = field(default_factory=dict)
+    stages: list[dict[int, Chain]] = msgspec.field(default_factory=lambda: [{}])
+    levels: list[list[Stateful]] = []
+    sources: list[SourceRead] = []
+    sinks: list[SinkWrite] = []
+    ends: dict[int, Relation] = {}
+    plans: dict[int, QueryPlan] = {}
     relations: int = 0
 
     def new_relation(self, facts: Relation, level: int) -> Relation:
@@ -155,8 +152,7 @@ class Graph:
         return next(found, None)
 
 
-@dataclass(slots=True, kw_only=True)
-class GraphQuery(Query):
+class GraphQuery(Query, kw_only=True):
     """A query while its steps are added to a graph."""
 
     graph: Graph

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import SerdeError
 from kestrel_sql.formats.serde import Row, SerdeSpec
@@ -23,8 +24,7 @@ _LATEST = 8_210_266_876_799_999
 """The latest timestamp (ms) of Materialize: 31 December 262142."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """The row of a record: its key and value (None is a deletion), an error, and whether there is a row at all."""
 
     key: Row | None = None
@@ -36,8 +36,7 @@ class Message:
 NO_ROW = Message(is_row=False)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReader:
+class MessageReader(msgspec.Struct, frozen=True):
     """Decodes the records of one source."""
 
     ingestion: IngestionSpec

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache, partial
+
+from msgspec.structs import replace
 
 from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.graph import GraphQuery

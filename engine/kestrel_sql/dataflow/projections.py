@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.arrow import late
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, references, reports, spread
@@ -23,8 +24,7 @@ from kestrel_sql.types.sql_types import STRING
 EXCLUDED = "The source row will be excluded from the table."
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     evaluate: Compiled
     message: str
     column: str | None
@@ -135,8 +135,7 @@ class Predicate:
         return spread([each is True for each in held], own, part.size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Component:
+class _Component(msgspec.Struct, frozen=True):
     evaluate: Compiled
     from_key: Compiled | None
     message: str

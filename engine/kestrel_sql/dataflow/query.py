@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.dataflow.log_entries import ROWS_INCLUDE
 from kestrel_sql.dataflow.relation import Relation
@@ -17,8 +18,7 @@ from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(slots=True, kw_only=True)
-class Query:
+class Query(msgspec.Struct, kw_only=True):
     """The query that steps belong to.
 
     Attributes:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.formats.serde import SerdeSpec
 from kestrel_sql.plan.document import QueryPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryRun:
+class QueryRun(msgspec.Struct, frozen=True, kw_only=True):
     """One query to run.
 
     Its plan, the settings it was planned with, and a function that completes its serdes with schemas.
     """
 
     plan: QueryPlan
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
     serde: Callable[[SerdeSpec], SerdeSpec] = lambda spec: spec
     queryable: bool = False
     """Whether pull queries may read its table, which is then materialised (`kestrel_sql.spark.build.queryable`)."""

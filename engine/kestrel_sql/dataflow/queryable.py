@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import Graph, GraphQuery, Stateful
 from kestrel_sql.dataflow.key_bytes import key_bytes
@@ -51,8 +53,7 @@ def _materialised(root: Step, query: GraphQuery, result: Relation) -> Relation:
     return query.stateful((operator, facts), (result,), query.logger(root))
 
 
-@dataclass(frozen=True, slots=True)
-class QueryableTable:
+class QueryableTable(msgspec.Struct, frozen=True):
     """Where a table is materialised: an operator, and the steps from its rows to those of the table, in order."""
 
     stateful: Stateful

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.plan.step import FormatInfo, Formats, SerdeFeature, WindowInfo
 from kestrel_sql.types.schema import Column, Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyCodec:
+class KeyCodec(msgspec.Struct, frozen=True, kw_only=True):
     """The format in which operators serialise a key, to compare and to order keys."""
 
     format: FormatInfo
@@ -21,8 +21,7 @@ class KeyCodec:
         return KeyCodec(format=formats.key_format, features=formats.key_features)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
     """A relation between two steps of a graph.
 
     Attributes:

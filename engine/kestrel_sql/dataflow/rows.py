@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.expressions.columns import Column
@@ -167,8 +169,7 @@ class NumberCells(Listed):
         return NumberCells(self.column.at(at))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """The key of each row, or a version of its value.
 
     Attributes:
@@ -253,8 +254,7 @@ def numbered(parts: Sequence[Part], columns: Schema) -> tuple[Part, Sequence[int
     return Part(sources[0][0].pick(sources, (), firsts, columns), len(firsts), present), numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of a relation.
 
     Attributes:
@@ -316,8 +316,7 @@ class Rows:
         return replace(self, positions=[(*each, number) for each, number in zip(before, numbers, strict=True)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the processing log; what it is about is known elsewhere."""
 
     kind: int
@@ -339,13 +338,12 @@ Apply = Callable[[Log, Rows], Rows]
 """A step without state: makes rows of those of the step before it, and logs what failed. It can be pickled."""
 
 
-@dataclass(slots=True)
-class Output:
+class Output(msgspec.Struct):
     """What one query wrote, in order.
 
     `causes` has the topic, partition and offset of the source record that caused each record.
     """
 
-    records: list[Record] = field(default_factory=list)
-    causes: list[tuple[str, int, int]] = field(default_factory=list)
-    log: list[LogEntry] = field(default_factory=list)
+    records: list[Record] = []
+    causes: list[tuple[str, int, int]] = []
+    log: list[LogEntry] = []

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
 from itertools import islice
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.arrow import late
 from kestrel_sql.arrow.late import ArrowArray, later
@@ -52,8 +54,7 @@ class NullOperandError(ValueError):
     """An operator that needs a value got NULL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """How a query evaluates expressions.
 
     Attributes:
@@ -67,11 +68,14 @@ class Options:
 
     nested: bool = False
     preserve_nulls: bool = True
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
     of_items: bool = False
 
 
-def compile_expression(bound: Bound, options: Options = Options()) -> Evaluate:
+_PLAIN = Options()
+
+
+def compile_expression(bound: Bound, options: Options = _PLAIN) -> Evaluate:
     """Compile an expression; what it fails for is the caller's to close.
 
     Raises:
@@ -87,8 +91,7 @@ class _Same(Column):
         return bool(self) and self[0] is value
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(msgspec.Struct, frozen=True):
     """The same value in every row."""
 
     value: Any
@@ -104,8 +107,7 @@ class Constant:
         return None if kind is None else late.pa.scalar(self.value, kind)
 
 
-@dataclass(slots=True, eq=False)
-class Columnar:
+class Columnar(msgspec.Struct, eq=False):
     """An expression that is evaluated over arrays if they allow it, and otherwise by its values."""
 
     values: Evaluate
@@ -138,8 +140,7 @@ def arrays_of(evaluate: Evaluate) -> Arrays | None:
     return found
 
 
-@dataclass(slots=True, eq=False)
-class _ColumnBody:
+class _ColumnBody(msgspec.Struct, eq=False):
     """The column body of a node, with what evaluates its operands.
 
     Attributes:
@@ -299,8 +300,7 @@ def _close(bound: Bound, found: Column, columns: Columns, own: Failures, failure
 _Run = Callable[[Column, Columns, Failures], Column]
 
 
-@dataclass(slots=True, eq=False)
-class _Step:
+class _Step(msgspec.Struct, eq=False):
     """Evaluates a link of a chain for the column of its first operand; the column body takes that first, too."""
 
     run: _Run
@@ -405,8 +405,7 @@ def _(node: e.IntervalUnit, bound: Bound, options: Options) -> Evaluate:
     return Constant(node.unit, t.STRING)
 
 
-@dataclass(frozen=True, slots=True)
-class _ColumnValues:
+class _ColumnValues(msgspec.Struct, frozen=True):
     name: str
     carried: bool = False
 
@@ -423,8 +422,7 @@ def _(node: e.ColumnRef, bound: Bound, options: Options) -> Evaluate:
     return _ColumnValues(node.name, not isinstance(bound.type, Primitive) and is_carried(bound.type))
 
 
-@dataclass(frozen=True, slots=True)
-class _VariableValues:
+class _VariableValues(msgspec.Struct, frozen=True):
     name: str
 
     def __call__(self, columns: Columns, failures: Failures) -> Column:

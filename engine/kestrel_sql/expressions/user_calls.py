@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.sql_types import SqlType
@@ -16,12 +17,11 @@ class UserFunctionError(Exception):
     """A user's function failed; the message is the cause in the processing log (rules E12.6)."""
 
 
-@dataclass(slots=True)
-class Tracing:
+class Tracing(msgspec.Struct):
     """Describes the errors of a user's function; the first of a kind at a line has its Python trace (rules E12.6)."""
 
     name: str
-    _traced: set[tuple[type, int]] = field(default_factory=set)
+    _traced: set[tuple[type, int]] = set()
 
     def __call__(self, error: Exception) -> str:
         """Return the text of an error."""

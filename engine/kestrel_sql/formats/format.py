@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.arrow.late import ArrowType
 from kestrel_sql.formats.properties import FULL_NAME, SCHEMA_ID
@@ -28,8 +29,7 @@ def _no_bulk(spec: SerdeSpec, types: Sequence[ArrowType]) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class Format(msgspec.Struct, frozen=True, kw_only=True):
     """A format (rules F1).
 
     A bulk codec handles plain batches only: records of equal shape that need no coercion. It rejects every other batch,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.arrow.late import ArrowArray
 from kestrel_sql.errors import RegistryError, SerdeError
@@ -41,8 +42,7 @@ class Side(Enum):
     VALUE = "value"
 
 
-@dataclass(frozen=True, slots=True)
-class SerdeSpec:
+class SerdeSpec(msgspec.Struct, frozen=True):
     """Everything that determines the encoding of the keys or the values of a topic; it pickles.
 
     `columns` are those of the key or of the value only. `topic` determines the subject and occurs in messages.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing
 from kestrel_sql.formats.json import text as json_text
@@ -17,8 +18,7 @@ from kestrel_sql.java.numbers import fit_decimal, parse_double, parse_int, parse
 from kestrel_sql.java.utf16 import decode_utf8
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
+class Spelling(msgspec.Struct, frozen=True):
     """How cases write the records of a format: from the JSON value of a key or value to bytes, and back.
 
     Numbers are int or `decimal.Decimal`. What is read is compared: fractions are exact decimals in formats that write

@@ -15,6 +15,8 @@ from enum import Enum
 from importlib import import_module
 from typing import Any, SupportsIndex, TypedDict, Unpack
 
+import msgspec
+
 from kestrel_sql.types.sql_types import SqlType
 
 
@@ -25,13 +27,12 @@ class Nulls(Enum):
     BODY = "the body decides"
 
 
-@dataclass(frozen=True, slots=True)
-class CallTypes:
+class CallTypes(msgspec.Struct, frozen=True):
     """The types of one call: arguments (None for an untyped NULL or a lambda), result, and the session's settings."""
 
     arguments: tuple[SqlType | None, ...]
     returns: SqlType
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = {}
 
 
 Body = Callable[..., Any]
@@ -104,8 +105,7 @@ class Fold(Enum):
     MAX = "max"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregator:
+class Aggregator(msgspec.Struct, frozen=True, kw_only=True):
     """One aggregate call; states are plain values (None, bool, int, float, str, bytes, Decimal, list, dict).
 
     `aggregate(state, *arguments)` and `undo` may change `state` in place and return it. An aggregate without `undo`
@@ -129,8 +129,7 @@ class Aggregator:
     """The name of the called function, for error messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateCall:
+class AggregateCall(msgspec.Struct, frozen=True):
     """The input of an aggregate's factory: column argument types, result type, trailing literals, session settings."""
 
     arguments: tuple[SqlType | None, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType, ModuleType
+
+import msgspec
 
 from kestrel_sql.errors import FunctionError, Span, did_you_mean
 from kestrel_sql.functions.declaration import Aggregate, Function, Scalar, Tabular
@@ -13,8 +14,7 @@ from kestrel_sql.functions.signature import parse_signature
 from kestrel_sql.types.schema import SYSTEM_NAMES
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Registry:
+class Registry(msgspec.Struct, frozen=True, eq=False):
     """All overloads by upper-case function name, sorted by name; read-only. Two registries are never equal."""
 
     overloads: Mapping[str, tuple[Overload, ...]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions import signature as patterns
@@ -12,8 +13,7 @@ from kestrel_sql.types.conversion import can_implicitly_cast, decimal_of
 from kestrel_sql.types.sql_types import DOUBLE, STRING, Array, Decimal, Field, Map, SqlType, Struct, is_numeric
 
 
-@dataclass(frozen=True, slots=True)
-class LambdaArgument:
+class LambdaArgument(msgspec.Struct, frozen=True):
     """A lambda argument; the choice depends on its number of parameters only."""
 
     parameters: int
@@ -22,8 +22,7 @@ class LambdaArgument:
         return "LAMBDA"
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalArgument:
+class IntervalArgument(msgspec.Struct, frozen=True):
     """An interval unit as an argument."""
 
     def __str__(self) -> str:
@@ -33,24 +32,21 @@ class IntervalArgument:
 Argument = SqlType | LambdaArgument | IntervalArgument | None
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
+class Overload(msgspec.Struct, frozen=True):
     """One signature of one declaration."""
 
     function: Function
     signature: patterns.Signature
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """The types and decimal sizes bound to the variables of a signature; filled while arguments are matched."""
 
-    types: dict[str, SqlType] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
+    types: dict[str, SqlType] = {}
+    sizes: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """A chosen overload, with one parameter per argument: the variadic parameter is repeated."""
 
     overload: Overload

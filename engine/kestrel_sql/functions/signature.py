@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.types.sql_types import PRIMITIVES, STRING, Decimal, Primitive
 
 
-@dataclass(frozen=True, slots=True)
-class Generic:
+class Generic(msgspec.Struct, frozen=True):
     """A type variable; it has one type per call."""
 
     name: str
@@ -21,8 +22,7 @@ class Generic:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class AnyDecimal:
+class AnyDecimal(msgspec.Struct, frozen=True):
     """A DECIMAL of any size; `precision` and `scale` are variables that the result type may use."""
 
     precision: str = ""
@@ -32,24 +32,21 @@ class AnyDecimal:
         return "DECIMAL"
 
 
-@dataclass(frozen=True, slots=True)
-class AnyType:
+class AnyType(msgspec.Struct, frozen=True):
     """Any type; arguments may differ."""
 
     def __str__(self) -> str:
         return "ANY"
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """An interval unit such as DAYS."""
 
     def __str__(self) -> str:
         return "INTERVALUNIT"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(msgspec.Struct, frozen=True):
     """An ARRAY pattern."""
 
     item: Pattern
@@ -58,8 +55,7 @@ class ArrayOf:
         return f"ARRAY<{self.item}>"
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(msgspec.Struct, frozen=True):
     """A MAP pattern."""
 
     key: Pattern
@@ -69,8 +65,7 @@ class MapOf:
         return f"MAP<{self.key}, {self.value}>"
 
 
-@dataclass(frozen=True, slots=True)
-class StructOf:
+class StructOf(msgspec.Struct, frozen=True):
     """A STRUCT pattern: names and patterns in order."""
 
     fields: tuple[tuple[str, Pattern], ...]
@@ -79,8 +74,7 @@ class StructOf:
         return f"STRUCT<{', '.join(f'{name} {pattern}' for name, pattern in self.fields)}>"
 
 
-@dataclass(frozen=True, slots=True)
-class LambdaOf:
+class LambdaOf(msgspec.Struct, frozen=True):
     """A lambda: the patterns of its parameters and of its result."""
 
     parameters: tuple[Pattern, ...]
@@ -93,8 +87,7 @@ class LambdaOf:
 Pattern = Primitive | Decimal | Generic | AnyDecimal | AnyType | Interval | ArrayOf | MapOf | StructOf | LambdaOf
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """One parameter.
 
     `variadic` accepts zero or more arguments. A NULL argument for `not_null` is an error (in Java, a primitive type).
@@ -113,8 +106,7 @@ class Parameter:
         return f"{self.pattern}{'...' if self.variadic else ''}{' ' if self.name else ''}{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """The parameters and the result of one overload."""
 
     parameters: tuple[Parameter, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 TERMINATE_CLUSTER = "TERMINATE CLUSTER;"
 """The statement of the command that ends a service; it is no SQL, where CLUSTER would be the id of a query."""
@@ -15,8 +16,7 @@ _DECODER = json.JSONDecoder(parse_float=Decimal)
 """Sizes of windows have nine decimal places, more than a float may hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRecord:
+class CommandRecord(msgspec.Struct, frozen=True):
     """One command.
 
     Attributes:
@@ -31,8 +31,8 @@ class CommandRecord:
     key: str
     statement: str = ""
     plan: Mapping[str, Any] | None = None
-    configured: Mapping[str, object] = field(default_factory=dict)
-    properties: Mapping[str, object] = field(default_factory=dict)
+    configured: Mapping[str, object] = {}
+    properties: Mapping[str, object] = {}
     problem: str | None = None
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from kestrel_sql.errors import EngineError
 
@@ -16,8 +17,7 @@ class Outcome(StrEnum):
     NOTHING = "nothing to run"
 
 
-@dataclass(frozen=True, slots=True)
-class StatementReport:
+class StatementReport(msgspec.Struct, frozen=True):
     """The outcome of one statement.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from kestrel_sql.dataflow.build import build_graph
 from kestrel_sql.dataflow.query_run import QueryRun
@@ -28,8 +30,7 @@ PLAN_FILE = "plan.json"
 _SWITCHES = ("ksql.cast.strings.preserve.nulls", "ksql.nested.error.set.null")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """The outcomes of all statements, in the order in which they were issued, and the functions that scripts miss."""
 
     statements: tuple[StatementReport, ...]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.connect import SKIP, URL
 from kestrel_sql.dataflow.build import build_graph
@@ -45,13 +47,12 @@ _TOPICS = ("topics", "topic", "kafka.topic", "topic.prefix", "topics.regex")
 """The properties of connectors that name topics; a prefix names those that begin with it."""
 
 
-@dataclass(slots=True)
-class ScriptTrial:
+class ScriptTrial(msgspec.Struct):
     """The scripts of one report, which share a session; `missing` has the functions that nobody declares, by name."""
 
     session: Session
-    missing: dict[str, MissingFunction] = field(default_factory=dict)
-    _connectors: dict[tuple[str, str], CreateConnector] = field(default_factory=dict)
+    missing: dict[str, MissingFunction] = {}
+    _connectors: dict[tuple[str, str], CreateConnector] = {}
 
     def entries(self, text: str, file: Path, name: str, running: tuple[Path, ...] = ()) -> Iterator[StatementReport]:
         """Try the statements of a script, and of those that it runs; messages call it by `name`."""

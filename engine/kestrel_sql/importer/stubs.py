@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import msgspec
 
 from kestrel_sql.errors import Span
 from kestrel_sql.functions.declaration import scalar
@@ -29,8 +30,7 @@ from kestrel_sql.functions.declaration import scalar
 '''
 
 
-@dataclass(slots=True)
-class MissingFunction:
+class MissingFunction(msgspec.Struct):
     """A function that is called and does not exist.
 
     Attributes:
@@ -41,7 +41,7 @@ class MissingFunction:
 
     name: str
     parameters: tuple[str, ...]
-    calls: list[Sequence[Argument]] = field(default_factory=list)
+    calls: list[Sequence[Argument]] = []
 
     @property
     def signatures(self) -> list[str]:
@@ -67,8 +67,7 @@ class MissingFunction:
         return list(zip(names, kinds, strict=False))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Listening(Registry):
+class _Listening(Registry, frozen=True, eq=False):
     """A registry that keeps the types of the arguments with which stubs are called."""
 
     missing: dict[str, MissingFunction]

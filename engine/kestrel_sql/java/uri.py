@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv6Address
+
+import msgspec
 
 from kestrel_sql.java.utf16 import decode_utf8
 
@@ -32,8 +33,7 @@ _ESCAPES = re.compile(f"(?:{_ESCAPE})++")
 _MAX_PORT = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Uri:
+class Uri(msgspec.Struct, frozen=True):
     """The parts of a URI; None for a part that is absent. Path, query and fragment are decoded."""
 
     scheme: str | None

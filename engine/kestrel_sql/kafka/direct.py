@@ -15,13 +15,15 @@ import pickle
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
+from msgspec.structs import replace
 from pyspark import SparkContext, TaskContext, cloudpickle
 
 from kestrel_sql.dataflow.log_entries import FATAL, log_entry
@@ -59,8 +61,7 @@ STAY_S = 2.0
 """How long (s) tasks stay from the beginning of a batch; a query that is stopped waits for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What the tasks of a query do with records.
 
     `function` makes rows of `WIRE_OUTPUT` of rows of `WIRE_INPUT`, and is pickled. `tails` is as in
@@ -242,8 +243,7 @@ def _computed(job: Job, work: Work, share: _Share) -> Iterator[ReportRow]:
     return _Task(job, work, *share).entries(share[1])
 
 
-@dataclass(slots=True)
-class _Task:
+class _Task(msgspec.Struct):
     """Writes what comes of the records of ranges."""
 
     job: Job

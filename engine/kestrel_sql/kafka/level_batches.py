@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -34,8 +35,7 @@ _TOLD = "kestrel.batch"
 """The local property of Spark that tells tasks what changes from batch to batch, as functions are pickled once."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LevelBatches:
+class LevelBatches(msgspec.Struct, kw_only=True):
     """The batches of a query whose last level writes what it makes.
 
     Attributes:

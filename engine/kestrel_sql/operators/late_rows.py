@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.operators.operator import State, Window
 
@@ -13,8 +14,7 @@ LATE = "late"
 _ROW = "row"
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(msgspec.Struct, frozen=True):
     """Rows that came too late: how many, and of the first its timestamp, window, grace and the stream time (all ms).
 
     `row` is the first of them, as whoever runs the operator knows it.

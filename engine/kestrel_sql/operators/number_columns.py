@@ -6,9 +6,9 @@ A value is NULL if its flag in `valid` is off; the number is then arbitrary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -16,8 +16,7 @@ Numbers = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class NumberColumn:
+class NumberColumn(msgspec.Struct, frozen=True):
     """A column of numbers, with a flag per number that is off for NULL.
 
     `signs` has -1 for numbers that are taken back, and 1 for others; without it, all are added.

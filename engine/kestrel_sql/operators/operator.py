@@ -7,9 +7,11 @@ ordinal and the headers of the row that caused them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 Key = tuple[Any, ...]
 Value = tuple[Any, ...]
@@ -109,8 +111,7 @@ class Batch(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Results:
+class Results(msgspec.Struct):
     """Outputs of an operator, by cause.
 
     Attributes:
@@ -127,11 +128,11 @@ class Results:
         windows: the window of its key; None if no key has one.
     """
 
-    causes: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    keys: list[Ref] = field(default_factory=list)
-    values: Mapping[int, list[Ref]] = field(default_factory=dict)
-    old: Mapping[int, list[Ref]] = field(default_factory=dict)
+    causes: list[int] = []
+    times: list[int] = []
+    keys: list[Ref] = []
+    values: Mapping[int, list[Ref]] = {}
+    old: Mapping[int, list[Ref]] = {}
     picks: Sequence[int] | None = None
     own: Sequence[OwnColumn] = ()
     old_own: Sequence[OwnColumn] = ()
@@ -164,8 +165,7 @@ class Results:
         return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateEntry:
+class StateEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One row of a state.
 
     Attributes:

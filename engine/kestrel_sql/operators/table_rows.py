@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import TypeVar
+
+import msgspec
 
 from kestrel_sql.operators.aggregates.group_rows import result
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate
@@ -21,8 +22,7 @@ from kestrel_sql.sql.nodes.statements import JoinType
 _END, _START, _GROUP = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(msgspec.Struct, frozen=True):
     """One row of a table: its serialised key without the window, value, timestamp (ms) and window (ms)."""
 
     key: bytes

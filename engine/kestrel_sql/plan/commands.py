@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.plan.ingestion import Envelope, IngestionSpec
 from kestrel_sql.plan.step import Formats, TimestampColumn, WindowInfo
@@ -12,8 +13,7 @@ from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateStreamV1:
+class CreateStreamV1(msgspec.Struct, frozen=True, kw_only=True):
     """Register a stream."""
 
     tag: ClassVar[str] = "createStreamV1"
@@ -27,8 +27,7 @@ class CreateStreamV1:
     is_source: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTableV1:
+class CreateTableV1(msgspec.Struct, frozen=True, kw_only=True):
     """Register a table."""
 
     tag: ClassVar[str] = "createTableV1"
@@ -42,8 +41,7 @@ class CreateTableV1:
     is_source: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateKafkaSourceV1:
+class CreateKafkaSourceV1(msgspec.Struct, frozen=True, kw_only=True):
     """Register a read-only source in the manner of Materialize; ksqlDB has no such command.
 
     It is a stream under ENVELOPE NONE, else a table. Queries over the source inherit `formats`; `ingestion` says how
@@ -55,7 +53,7 @@ class CreateKafkaSourceV1:
     schema: Schema
     topic_name: str
     formats: Formats
-    ingestion: IngestionSpec = field(metadata={"json": "intake"})
+    ingestion: IngestionSpec = msgspec.field(name="intake")
 
     @property
     def kind(self) -> SourceKind:
@@ -63,8 +61,7 @@ class CreateKafkaSourceV1:
         return SourceKind.STREAM if self.ingestion.envelope is Envelope.NONE else SourceKind.TABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterTypeV1:
+class RegisterTypeV1(msgspec.Struct, frozen=True, kw_only=True):
     """Register a custom type; a name that exists keeps its type."""
 
     tag: ClassVar[str] = "registerTypeV1"
@@ -72,24 +69,21 @@ class RegisterTypeV1:
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropTypeV1:
+class DropTypeV1(msgspec.Struct, frozen=True, kw_only=True):
     """Remove a custom type, if it exists."""
 
     tag: ClassVar[str] = "dropTypeV1"
     type_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropSourceV1:
+class DropSourceV1(msgspec.Struct, frozen=True, kw_only=True):
     """Remove a stream or table, if it exists."""
 
     tag: ClassVar[str] = "dropSourceV1"
     source_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterSourceV1:
+class AlterSourceV1(msgspec.Struct, frozen=True, kw_only=True):
     """Append value columns to a stream or table."""
 
     tag: ClassVar[str] = "alterSourceV1"

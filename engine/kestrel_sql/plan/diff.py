@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.plan.codec.plan_file import PlanFile, encode_statement
 
@@ -11,8 +12,7 @@ _IGNORED = frozenset({"statementText"})
 _ABSENT = "(absent)"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDifference:
+class PlanDifference(msgspec.Struct, frozen=True):
     """One field in which two plans differ: its JSON path with the steps on the way, and both values as text."""
 
     path: str

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.plan.commands import DdlCommand
 from kestrel_sql.plan.step import Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPlan:
+class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A query to start: `sources` and `sink` are names of streams and tables; `sink` is None for a source table."""
 
     sources: tuple[str, ...]
@@ -19,8 +19,7 @@ class QueryPlan:
     query_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatementPlan:
+class StatementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What one statement does: change the catalog, then start a query; at least one of the two is set."""
 
     tag: ClassVar[str] = "ksqlPlanV1"

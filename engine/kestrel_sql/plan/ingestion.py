@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from kestrel_sql.plan.step import Formats
 from kestrel_sql.types.schema import Column, Schema
@@ -49,16 +50,14 @@ METADATA_TYPES: dict[MetadataItem, SqlType] = {
 HEADER_ITEMS = frozenset({MetadataItem.HEADER_TEXT, MetadataItem.HEADER_BYTES})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataColumn:
+class MetadataColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A metadata column of the source; `header_key` is set for HEADER_TEXT and HEADER_BYTES only."""
 
     item: MetadataItem
     header_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestionSpec:
+class IngestionSpec(msgspec.Struct, frozen=True, kw_only=True):
     """How a message becomes a row of the source.
 
     Attributes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, get_type_hints
+
+import msgspec
 
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.sql.nodes.statements import Emit
@@ -29,8 +30,7 @@ class WindowType(Enum):
     SESSION = "SESSION"
 
 
-@dataclass(frozen=True, slots=True)
-class FormatInfo:
+class FormatInfo(msgspec.Struct, frozen=True):
     """A serde format: its name in upper case and its properties, such as `delimiter`."""
 
     format: str
@@ -41,8 +41,7 @@ class FormatInfo:
         return dict(self.properties).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Formats:
+class Formats(msgspec.Struct, frozen=True):
     """The key and value formats of a topic."""
 
     key_format: FormatInfo
@@ -51,48 +50,52 @@ class Formats:
     value_features: frozenset[SerdeFeature] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampColumn:
+class TimestampColumn(msgspec.Struct, frozen=True):
     """The column that gives a record its timestamp; `format` is a Java pattern, for STRING columns only."""
 
     column: str
     format: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WindowInfo:
+class WindowInfo(msgspec.Struct, frozen=True):
     """The window of a windowed key; `size_ms` is set for TUMBLING and HOPPING only."""
 
     type: WindowType
-    size_ms: int | None = field(default=None, metadata={"json": "size"})
-    emit: Emit | None = field(default=None, metadata={"json": "emitStrategy"})
+    size_ms: int | None = msgspec.field(default=None, name="size")
+    emit: Emit | None = msgspec.field(default=None, name="emitStrategy")
 
 
-@dataclass(frozen=True, slots=True)
-class SelectItem:
+class SelectItem(msgspec.Struct, frozen=True):
     """`expression AS alias`."""
 
     expression: Expression
     alias: str
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """The word in front of the value of a field where steps are shown to people."""
+
+    word: str
+
+
 @cache
-def _names(of: type[Step]) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(of))
+def words_of(step: type[Step]) -> Mapping[str, str]:
+    """The fields of a step that are shown to people, each with its word."""
+    hints = get_type_hints(step, include_extras=True)
+    shown = ((name, part) for name, hint in hints.items() for part in getattr(hint, "__metadata__", ()))
+    return {name: part.word for name, part in shown if isinstance(part, Shown)}
 
 
 Typer = Callable[[Expression, Mapping[str, SqlType]], SqlType | None]
 """Returns the type of an expression over named columns, None for an untyped NULL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Base class of all steps; a step says here all that the engine knows about it, except how to run it.
 
-    Each version of a step is a frozen dataclass of its own. `tag` is its `@type` in JSON. A field's JSON name is its
-    name in camel case unless `metadata["json"]` says otherwise; `metadata["word"]` is the word in front of its value
-    where steps are shown to people. Fields of type `Step` are the upstream steps. `query_context` is
-    `properties.queryContext` in JSON, such as "Aggregate/GroupBy".
+    Each version of a step is a frozen class of its own. `tag` is its `@type` in JSON. A field's JSON name is its name
+    in camel case unless `msgspec.field(name=…)` says otherwise. Fields of type `Step` are the upstream steps.
+    `query_context` is `properties.queryContext` in JSON, such as "Aggregate/GroupBy".
 
     Attributes:
         row_by_row: whether it gets the values of the step before it as they are, without a serde between (rule U4.7).
@@ -135,7 +138,7 @@ class Step:
     @property
     def upstream(self) -> tuple[Step, ...]:
         """The steps that this one reads, left before right."""
-        values = (getattr(self, name) for name in _names(type(self)))  # type: ignore[arg-type]  # classes have a hash
+        values = (getattr(self, name) for name in self.__struct_fields__)
         return tuple(value for value in values if isinstance(value, Step))
 
     def steps(self) -> Iterator[Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import Span, StatementError, TargetError, UnknownColumnError, column_hint, other_case
@@ -17,8 +17,7 @@ from kestrel_sql.types.schema import PSEUDO_COLUMNS, ROWTIME, WINDOW_BOUNDS, Col
 from kestrel_sql.types.sql_types import quote
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedInsert:
+class ResolvedInsert(msgspec.Struct, frozen=True, kw_only=True):
     """One record to write; columns of `source` that are not in `values` are NULL.
 
     `timestamp` is the record's time, BIGINT ms or a timestamp string; None means now.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import StatementError, position
@@ -43,8 +43,7 @@ from kestrel_sql.types.own_scales import at_declared_scales
 from kestrel_sql.types.schema import Schema
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedQuery:
+class PlannedQuery(msgspec.Struct, frozen=True):
     """A planned query without its sink.
 
     Attributes:

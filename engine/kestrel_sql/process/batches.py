@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.dataflow.log_entries import FATAL
 from kestrel_sql.dataflow.rows import Entry, Ordinal, Output, Rows
@@ -11,8 +12,7 @@ from kestrel_sql.operators.operator import Window
 from kestrel_sql.topics.records import LogEntry, Record
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The ordinal, the source record, the task and the window of each row."""
 
     ordinals: Sequence[Ordinal]
@@ -29,12 +29,11 @@ def ordinals_of(rows: Rows) -> list[Ordinal]:
     return [before[at] + position for at, position in zip(rows.at, rows.positions, strict=True)]
 
 
-@dataclass(slots=True)
-class Made:
+class Made(msgspec.Struct):
     """What a query makes of a batch, by ordinal, until the whole batch is done."""
 
-    records: list[tuple[Ordinal, Record, Record]] = field(default_factory=list)
-    entries: list[tuple[Ordinal, LogEntry]] = field(default_factory=list)
+    records: list[tuple[Ordinal, Record, Record]] = []
+    entries: list[tuple[Ordinal, LogEntry]] = []
 
     def add(self, rows: Rows, at: int, entry: Entry) -> None:
         """Add an entry of the processing log about a row."""

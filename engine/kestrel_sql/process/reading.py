@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from kestrel_sql.dataflow.graph import SourceRead
 from kestrel_sql.dataflow.ingestion import message_reader
@@ -66,15 +67,14 @@ class _SharedDecoder:
         return found  # type: ignore[no-any-return]
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(msgspec.Struct):
     """Rows in the making."""
 
-    keys: list[Values | None] = field(default_factory=list)
-    values: list[Values | None] = field(default_factory=list)
-    ordinals: list[Ordinal] = field(default_factory=list)
-    causes: list[Record] = field(default_factory=list)
-    windows: list[Window | None] = field(default_factory=list)
+    keys: list[Values | None] = []
+    values: list[Values | None] = []
+    ordinals: list[Ordinal] = []
+    causes: list[Record] = []
+    windows: list[Window | None] = []
 
     def add(
         self, key: Values | None, value: Values | None, ordinal: Ordinal, cause: Record, window: Window | None

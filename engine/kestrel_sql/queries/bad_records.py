@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from threading import Lock
+
+import msgspec
 
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, FATAL, LATE, PROCESSING, late_count
 from kestrel_sql.queries.log_context import about
@@ -25,8 +26,7 @@ _FIRST = 1000
 _VERBS = {DESERIALIZATION: "read", PROCESSING: "computed"}
 
 
-@dataclass(frozen=True, slots=True)
-class BadLimit:
+class BadLimit(msgspec.Struct, frozen=True):
     """The most bad records of a run, or the most of a hundred that a query has read (rule E12.3.2)."""
 
     most: Decimal
@@ -57,8 +57,7 @@ class BadLimit:
         return f"{query}: {bad} of {count_of(read, 'record')} are bad, and --max-bad allows {self}"
 
 
-@dataclass(slots=True)
-class BadRecords:
+class BadRecords(msgspec.Struct):
     """Takes the entries of the processing log; any thread may hand them over.
 
     Attributes:
@@ -74,14 +73,14 @@ class BadRecords:
 
     say: Callable[[str], None]
     is_persistent: Callable[[str], bool] = lambda _: True
-    counts: Counter[str] = field(default_factory=Counter)
-    late: Counter[str] = field(default_factory=Counter)
-    first_late: dict[str, str] = field(default_factory=dict)
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+    late: Counter[str] = msgspec.field(default_factory=Counter)
+    first_late: dict[str, str] = {}
     limit: BadLimit | None = None
-    stopped: set[str] = field(default_factory=set)
-    _said: set[tuple[int, str]] = field(default_factory=set)
-    _judged: set[str] = field(default_factory=set)
-    _lock: Lock = field(default_factory=Lock)
+    stopped: set[str] = set()
+    _said: set[tuple[int, str]] = set()
+    _judged: set[str] = set()
+    _lock: Lock = msgspec.field(default_factory=Lock)
 
     def note(self, entries: Sequence[LogEntry]) -> None:
         """Count the records of entries, each once for each query.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Lock
+
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Answer, message_answer
 from kestrel_sql.admin.answers import answer_of

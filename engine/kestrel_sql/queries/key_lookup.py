@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.dataflow.typed_values import typed_rows
@@ -19,8 +19,7 @@ _PLAIN = frozenset({BOOLEAN, INTEGER, BIGINT, DOUBLE, STRING})
 """Types whose values every format reads as they are in an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyLookup:
+class KeyLookup(msgspec.Struct, frozen=True):
     """Answers such a query for any constant of the type that it was planned with."""
 
     planned: TransientQuery

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryCounts:
+class QueryCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What is counted of a query since its process started; `lag` in records.
 
     `lag`, `batch` and `state_rows` are None where they are unknown.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.admin.view import Failure
 from kestrel_sql.catalog.catalog import Source
@@ -29,8 +30,7 @@ _TURN_S = 0.1
 """How long (s) a query should work while others wait."""
 
 
-@dataclass(slots=True)
-class Turn:
+class Turn(msgspec.Struct):
     """How many records a query takes when it is its turn; it learns that from how long the last ones took."""
 
     size: int = 1
@@ -40,8 +40,7 @@ class Turn:
         self.size = max(1, min(_CHUNK, 2 * self.size, int(count * _TURN_S / max(seconds, _TURN_S / _CHUNK))))
 
 
-@dataclass(slots=True)
-class MemoryQuery:
+class MemoryQuery(msgspec.Struct):
     """A persistent query.
 
     It has read up to `position`; `pending` are records to process, and `waiting` their numbers by topic; it has an
@@ -50,9 +49,9 @@ class MemoryQuery:
 
     query: PersistentQuery
     position: int
-    pending: list[Record] = field(default_factory=list)
-    waiting: Counter[str] = field(default_factory=Counter)
-    turn: Turn = field(default_factory=Turn)
+    pending: list[Record] = []
+    waiting: Counter[str] = msgspec.field(default_factory=Counter)
+    turn: Turn = msgspec.field(default_factory=Turn)
     execution: Execution | None = None
     rows_in: int = 0
     rows_out: int = 0
@@ -74,8 +73,7 @@ class MemoryQuery:
             self.execution.close()
 
 
-@dataclass(slots=True)
-class RunningQueries:
+class RunningQueries(msgspec.Struct):
     """The persistent queries of a session over topics in memory; `open` starts one without state.
 
     With `by_time` a query reads several topics merged by timestamp, as from a broker, otherwise in the order of
@@ -88,8 +86,8 @@ class RunningQueries:
     by_time: bool
     log: list[LogEntry]
     log_stream: LogStream
-    paused: set[str] = field(default_factory=set)
-    _running: dict[str, MemoryQuery] = field(default_factory=dict)
+    paused: set[str] = set()
+    _running: dict[str, MemoryQuery] = {}
 
     def close(self) -> None:
         """Close all queries."""

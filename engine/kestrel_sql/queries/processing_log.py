@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypedDict
+
+import msgspec
 
 from kestrel_sql.dataflow.log_entries import DESERIALIZATION, LATE, PROCESSING, late_count
 from kestrel_sql.planner.internal_topics import check_writable
@@ -39,8 +40,7 @@ _PARTS = (
 )
 
 
-@dataclass(slots=True)
-class LogStream:
+class LogStream(msgspec.Struct):
     """The stream over the processing log; there is none until a property of the session asks for it."""
 
     session: Session

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.dataflow.ingestion import NULL_KEY

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import StatementError, TypeMismatchError
@@ -38,8 +40,7 @@ _MIRRORED = {
 _BOUNDS = frozenset(column.name for column in WINDOW_BOUNDS)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRules:
+class KeyRules(msgspec.Struct, frozen=True):
     """The key of a table, and the scans that are allowed; a range of windowed keys is a scan of the table."""
 
     key: tuple[Column, ...]

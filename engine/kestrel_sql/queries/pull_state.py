@@ -6,9 +6,10 @@ Reads rows from the state of an operator, then applies the steps after it. Expre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.dataflow.key_bytes import key_decoder
@@ -56,8 +57,7 @@ class MaterialisedTable(Protocol):
         """Return the rows of the keys, or all rows, without an order."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True):
     """A row of a table: key and value columns, timestamp (ms) and window (ms)."""
 
     key: tuple[Any, ...]
@@ -66,8 +66,7 @@ class TableRow:
     window: Window | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReader:
+class TableReader(msgspec.Struct, frozen=True, kw_only=True):
     """Reads the rows of a table that a persistent query materialises.
 
     `partitions` is the number of partitions of the table's topic, on which only the order of rows depends.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.dataflow.build import BUILDERS
 from kestrel_sql.dataflow.graph import Graph, GraphQuery
@@ -20,8 +21,7 @@ RowValues = dict[str, Any]
 """The value columns of a row, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(msgspec.Struct, frozen=True):
     """Takes entries of the processing log, which here are about no record."""
 
     found: list[LogEntry]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.view import EngineView
 from kestrel_sql.dataflow.log_entries import FATAL
@@ -22,15 +25,14 @@ _MOMENT_S = 0.05
 """The interval (s) at which a waiting statement checks its condition."""
 
 
-@dataclass(slots=True)
-class PushQuery:
+class PushQuery(msgspec.Struct):
     """A running push query; `position` is the arrival number that it reads next."""
 
     planned: TransientQuery
     topics: list[str]
     execution: Execution
     position: int
-    turn: Turn = field(default_factory=Turn)
+    turn: Turn = msgspec.field(default_factory=Turn)
 
     def close(self) -> None:
         """Close the query."""

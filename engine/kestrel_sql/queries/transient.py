@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Catalog
@@ -39,16 +40,14 @@ class QueryKind(Enum):
     PULL_STREAM = "pull from a stream"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A row of an answer, in column order; a tombstone has values only in columns of the key."""
 
     values: tuple[object, ...]
     tombstone: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransientQuery:
+class TransientQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A planned push or pull query.
 
     Attributes:

@@ -17,7 +17,7 @@ from kestrel_sql.planner.expressions.insert_coercion import coerce_value
 from kestrel_sql.types import sql_types as t
 from kestrel_sql.types.schema import Column
 
-_RANGES = {t.INTEGER: 1 << 31, t.BIGINT: 1 << 63}
+_RANGES: Mapping[t.SqlType, int] = {t.INTEGER: 1 << 31, t.BIGINT: 1 << 63}
 
 
 def write_json(value: object) -> bytes:

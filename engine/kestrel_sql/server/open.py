@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 
+import msgspec
 from pyspark.sql import SparkSession
 from starlette.types import ASGIApp
 
@@ -38,23 +38,21 @@ READY = "this standby is ready to take over"
 """What a standby says once its Spark is warm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server listens, what it allows, and to whom."""
 
     host: str = "127.0.0.1"
     port: int = 8088
     tls: Tls | None = None
-    security: SecuritySettings = field(default_factory=SecuritySettings)
-    limits: Limits = field(default_factory=Limits)
+    security: SecuritySettings = msgspec.field(default_factory=SecuritySettings)
+    limits: Limits = msgspec.field(default_factory=Limits)
     checks_server_name: bool = False
     """Whether a request over TLS must name the host that its connection was opened to."""
     push_queue_rows: int = 10_000
-    traces: Traces = field(default_factory=Traces)
+    traces: Traces = msgspec.field(default_factory=Traces)
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A server that answers."""
 
     listener: Listener
@@ -122,16 +120,15 @@ def _held(engine: BrokerEngineSettings, spark: SparkStart, stop: Event) -> Itera
         yield folder
 
 
-@dataclass(frozen=True, slots=True)
-class _Standby:
+class _Standby(msgspec.Struct, frozen=True):
     """A server before it holds its checkpoint; it `knows` at some time whether it has to wait, until that `is_over`."""
 
     engine: BrokerEngineSettings
     spark: SparkStart
-    knows: Event = field(default_factory=Event)
-    is_over: Event = field(default_factory=Event)
-    _said: list[str] = field(default_factory=list)
-    _refused: Event = field(default_factory=Event)
+    knows: Event = msgspec.field(default_factory=Event)
+    is_over: Event = msgspec.field(default_factory=Event)
+    _said: list[str] = []
+    _refused: Event = msgspec.field(default_factory=Event)
 
     def say(self, sentence: str) -> None:
         """Tell the user, once while it waits."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
+
+import msgspec
 
 from kestrel_sql.errors import EngineError, Span, underline
 
@@ -56,8 +57,7 @@ def told(error: EngineError, text: str | None = None) -> str:
     return "\n".join([masked.message(message), *place, *map(masked.message, hint)])
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
+class Masked(msgspec.Struct, frozen=True):
     """A script whose values of INSERT VALUES, the ranges of offsets `values`, are masked."""
 
     source: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
+
+import msgspec
 
 from kestrel_sql.queries.metrics import QueryCounts
 from kestrel_sql.queries.transient import QueryKind, Row
@@ -13,13 +14,12 @@ from kestrel_sql.server.errors import ApiError
 from kestrel_sql.types.schema import Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Statements or a query, as a client sends them; `sequence` is the command to wait for, -1 for none."""
 
     text: str
-    properties: Mapping[str, object] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, object] = {}
+    variables: Mapping[str, str] = {}
     sequence: int = -1
 
 
@@ -33,8 +33,7 @@ class State(Enum):
     TERMINATED = "TERMINATED"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandStatus:
+class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far a command is; `query_id` names the query that it started."""
 
     status: str
@@ -76,8 +75,7 @@ class RowStream(Protocol):
         """Free everything; may be called twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintedTopic:
+class PrintedTopic(msgspec.Struct, frozen=True, kw_only=True):
     """What PRINT shows: the lines of one topic, batch by batch."""
 
     topic: str
@@ -89,24 +87,21 @@ def is_record(line: str) -> bool:
     return line.startswith("rowtime: ")
 
 
-@dataclass(frozen=True, slots=True)
-class Inserted:
+class Inserted(msgspec.Struct, frozen=True):
     """How many rows are durable, up to the first that is not; `error` says why that one is not."""
 
     count: int
     error: ApiError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
+class Handed(msgspec.Struct, frozen=True):
     """Rows on their way into a topic; `inserted` can be awaited once. After `refused`, no row may follow."""
 
     inserted: Awaitable[Inserted]
     refused: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryFigures(QueryCounts):
+class QueryFigures(QueryCounts, frozen=True, kw_only=True):
     """A persistent query at one moment.
 
     `lags` is the lag by topic. `line` is that of the statement in the text that brought it.
@@ -121,8 +116,7 @@ class QueryFigures(QueryCounts):
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What `/metrics` and the page show of an engine."""
 
     queries: Sequence[QueryFigures]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from starlette.types import ASGIApp
 
 from kestrel_sql.errors import EngineError
@@ -16,8 +16,7 @@ from kestrel_sql.server.secrets import without_secrets
 _LONGEST_NAME = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(msgspec.Struct, frozen=True):
     """Where spans go; there are none without a provider, a `TracerProvider` of OpenTelemetry's SDK."""
 
     provider: Any = None

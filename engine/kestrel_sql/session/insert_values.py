@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.expressions.single_row import evaluate_constants
@@ -21,8 +22,7 @@ from kestrel_sql.types.schema import Column
 from kestrel_sql.types.sql_types import BIGINT, STRING
 
 
-@dataclass(frozen=True, slots=True)
-class Constants:
+class Constants(msgspec.Struct, frozen=True):
     """Evaluates constants with the functions and settings of a session."""
 
     functions: Registry

@@ -6,7 +6,9 @@ Every plan is written to JSON and read back before it is executed, so every stat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.apply import apply_command, check_topic, kafka_source, source_of
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -61,8 +63,7 @@ _LATER = ""
 """The id of a query in a plan that is not executed yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PersistentQuery:
+class PersistentQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query that runs until it is terminated, with the configuration that it was planned under."""
 
     plan: QueryPlan
@@ -79,8 +80,7 @@ class PersistentQuery:
         return self.plan.sink is None and self.plan.sources == (name,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
+class Executed(msgspec.Struct, frozen=True, kw_only=True):
     """The effect of one statement.
 
     Attributes:
@@ -106,22 +106,21 @@ class Executed:
         return None if query is None else query.query_id
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """The state of one user: catalog, queries, properties, variables and schema registry.
 
     `partitions` are the numbers of partitions that are known, by topic: PARTITIONS of a CREATE, else those of the
     left-most source of its query.
     """
 
-    config: Config = field(default_factory=Config)
+    config: Config = msgspec.field(default_factory=Config)
     functions: Registry = FUNCTIONS
-    registry: SchemaRegistry = field(default_factory=MemoryRegistry)
-    catalog: Catalog = field(default_factory=Catalog)
-    queries: dict[str, PersistentQuery] = field(default_factory=dict)
-    variables: dict[str, str] = field(default_factory=dict)
+    registry: SchemaRegistry = msgspec.field(default_factory=MemoryRegistry)
+    catalog: Catalog = msgspec.field(default_factory=Catalog)
+    queries: dict[str, PersistentQuery] = {}
+    variables: dict[str, str] = {}
     counter: int = 0
-    partitions: dict[str, int] = field(default_factory=dict)
+    partitions: dict[str, int] = {}
 
     def parse(self, text: str, most: int | None = None) -> tuple[ParsedStatement, ...]:
         """Parse a script, or its first `most` statements.

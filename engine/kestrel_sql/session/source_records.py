@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import FormatError, SerdeError, did_you_mean
@@ -26,8 +27,7 @@ def source_spec(source: Source, side: Side) -> SerdeSpec:
     return SerdeSpec(formats.value_format, schema.value, formats.value_features, side, source.topic)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRecords:
+class SourceRecords(msgspec.Struct, frozen=True):
     """Encodes and decodes the records of a source; `key` and `value` include the registry's schemas."""
 
     source: Source

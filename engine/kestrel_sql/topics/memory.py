@@ -6,9 +6,10 @@ import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from operator import itemgetter
 from threading import Lock
+
+import msgspec
 
 from kestrel_sql.topics.records import Record
 
@@ -16,20 +17,19 @@ Arrival = tuple[int, Record]
 """A record with its arrival number, which counts the records of all topics from 0."""
 
 
-@dataclass(slots=True)
-class MemoryBroker:
+class MemoryBroker(msgspec.Struct):
     """Topics as lists of records in order of arrival; several threads may produce and read at the same time.
 
     `partition` gives the partition that a record goes to, by default the first.
     """
 
     partition: Callable[[Record], int] = lambda record: 0
-    _counts: dict[str, int] = field(default_factory=dict)
-    _retentions: dict[str, int | None] = field(default_factory=dict)
-    _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _topics: dict[str, list[Arrival]] = field(default_factory=dict)
+    _counts: dict[str, int] = {}
+    _retentions: dict[str, int | None] = {}
+    _ends: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
+    _topics: dict[str, list[Arrival]] = {}
     _arrivals: int = 0
-    _producing: Lock = field(default_factory=Lock)
+    _producing: Lock = msgspec.field(default_factory=Lock)
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypedDict
+
+import msgspec
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One record of a topic; `timestamp` is in ms since the epoch, `headers` keep order and duplicates."""
 
     topic: str
@@ -66,8 +66,7 @@ def members_of(record: Record) -> WireRecord:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the processing log (rules E8).
 
     Attributes:

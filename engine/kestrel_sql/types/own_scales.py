@@ -6,7 +6,7 @@ point. Only a serde brings a value to the size of the type.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.types.schema import Schema
 from kestrel_sql.types.sql_types import Decimal, SqlType, contains, with_leaves

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from kestrel_sql.types.sql_types import BIGINT, INTEGER, SqlType, quote
 
 
@@ -16,8 +18,7 @@ class Role(Enum):
     HEADERS = "HEADERS"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A named, typed column; `header_key` is set for HEADER('k') columns only."""
 
     name: str

@@ -9,8 +9,9 @@ field name to value, with every field present. None is NULL everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from kestrel_sql.errors import TypeMismatchError, did_you_mean
 
@@ -32,8 +33,7 @@ class Base(Enum):
     TIMESTAMP = "TIMESTAMP"
 
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+class Primitive(msgspec.Struct, frozen=True):
     """A type without parameters."""
 
     base: Base
@@ -42,24 +42,32 @@ class Primitive:
         return self.base.value
 
 
-@dataclass(frozen=True, slots=True)
-class Decimal:
+class Decimal(msgspec.Struct, frozen=True, eq=False):
     """An exact number of `precision` digits, `scale` of them after the point."""
 
     precision: int
     scale: int
-    own_scales: bool = field(default=False, compare=False)
+    own_scales: bool = False
     """Whether a value can have fewer digits after the point than `scale`, or more digits than `precision`.
 
     It is not a part of the type (rules U4.7, U4.8).
     """
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decimal) and self.precision == other.precision and self.scale == other.scale
+
+    def __ne__(self, other: object) -> bool:
+        # `Struct` has one of its own, which Python would ask.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.precision, self.scale))
+
     def __str__(self) -> str:
         return f"DECIMAL({self.precision}, {self.scale})"
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(msgspec.Struct, frozen=True):
     """A list of items of one type."""
 
     item: SqlType
@@ -68,8 +76,7 @@ class Array:
         return f"ARRAY<{self.item}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(msgspec.Struct, frozen=True):
     """A mapping from keys of one type to values of one type."""
 
     key: SqlType
@@ -79,8 +86,7 @@ class Map:
         return f"MAP<{self.key}, {self.value}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a struct."""
 
     name: str
@@ -90,8 +96,7 @@ class Field:
         return f"{quote(self.name)} {self.type}"
 
 
-@dataclass(frozen=True, slots=True)
-class Struct:
+class Struct(msgspec.Struct, frozen=True):
     """Named fields in order."""
 
     fields: tuple[Field, ...]
@@ -105,8 +110,7 @@ class Struct:
         return next((field for field in self.fields if field.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedType:
+class NamedType(msgspec.Struct, frozen=True):
     """A custom type by name; occurs only in parsed statements, until `resolve` replaces it."""
 
     name: str

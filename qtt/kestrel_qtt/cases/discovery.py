@@ -14,6 +14,8 @@ from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
 GAPS_FILE = "known-gaps.yaml"
 PLAN_FILE = "plan.json"
 SPEC_FILE = "spec.json"
@@ -58,16 +60,14 @@ KSQLDB_FOLDERS: Mapping[str, Kind] = MappingProxyType(
 """The names of the folders in ksqlDB's corpus, and the form of the files in each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(msgspec.Struct, frozen=True):
     """The files with the records that go into a script, None without any, and come out."""
 
     inputs: Path | None
     outputs: Path
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFile:
+class CaseFile(msgspec.Struct, frozen=True):
     """A file that holds cases; `root` is the folder that ids count paths from.
 
     The cases of a `ksqldb` file keep ksqlDB's rules: unknown members are ignored, topics that no output names are not

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_qtt.cases.raw import JsonPath, TextError
 from kestrel_qtt.cases.read_json import member_span, read_json
@@ -14,8 +15,7 @@ SpanOf = Callable[[int, JsonPath], tuple[int, int] | None]
 """Gives the offsets of a value, by the index of its element and its path in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One element of the new list.
 
     Either the old element `index`, with the texts of `changes` in place of the values at their paths, or the `text` of
@@ -27,8 +27,7 @@ class Entry:
     changes: tuple[tuple[JsonPath, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
+class _Element(msgspec.Struct, frozen=True):
     """Offsets of an element.
 
     Of the blanks and comments that lead to it, of its first character, of the one after it.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_qtt.cases.decode import DecodeError, Members, listed, optional, required
 from kestrel_qtt.cases.model import Json
@@ -13,8 +14,7 @@ FORMAT = "{FORMAT}"
 CONFIG = "{CONFIG}"
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """One point of the matrix: the expanded name, the last part of the id, and what the axes change."""
 
     name: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import DecodeError, Members, input_of, integer, listed, optional, required
 from kestrel_qtt.cases.discovery import near_name
@@ -19,8 +21,7 @@ ROW_COLUMNS = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
 """The columns of a CSV file that set timestamp (epoch milliseconds), partition and offset of a record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """The parts of a case that may come from files: its statements with their script, and all its inputs."""
 
     statements: list[str] | None
@@ -28,8 +29,7 @@ class Parts:
     inputs: tuple[InputRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFiles:
+class CaseFiles(msgspec.Struct, frozen=True):
     """Reads files named in the case file `path`, relative to its folder; `read` gives the text of a file.
 
     `read` raises CaseFileError.

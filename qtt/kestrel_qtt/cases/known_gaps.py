@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import GAPS_FILE, CaseFile
 from kestrel_qtt.cases.model import CaseFileError, Json, Result, Status
@@ -22,8 +24,7 @@ class GapKind(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """A case that does not pass, and why."""
 
     case: str

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
+import msgspec
+
 _INDEX = re.compile(r"\[\d+\]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matching:
+class Matching(msgspec.Struct, frozen=True, kw_only=True):
     """How outputs are compared: all columns, in order within a topic, exactly, unless the case says otherwise.
 
     `ignore` holds paths such as `value.UPDATED_AT` that are not compared. Where outputs are `unordered`, order counts
@@ -56,8 +56,7 @@ CLASS_PREFIX = "class: "
 Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The window of a windowed key: bounds in epoch milliseconds, kind `session` or `time` (tumbling and hopping)."""
 
     start: int
@@ -65,8 +64,7 @@ class Window:
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputRecord:
+class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One input record; a null value is a tombstone.
 
     `timestamp` is in epoch milliseconds. `partition` and `offset` are None if the file gives none: partition 0 and the
@@ -83,12 +81,11 @@ class InputRecord:
     partition: int | None = None
     offset: int | None = None
     cells: Mapping[str, str | None] | None = None
-    file: Path | None = field(default=None, compare=False)
-    line: int | None = field(default=None, compare=False)
+    file: Path | None = None
+    line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputRecord:
+class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One expected record.
 
     `timestamp`, `partition` and `offset` are compared if given. `line` is its line in the file.
@@ -105,8 +102,7 @@ class OutputRecord:
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaReference:
+class SchemaReference(msgspec.Struct, frozen=True):
     """A schema that a declared schema imports. It is registered first, as version 1 of the subject `name`."""
 
     name: str
@@ -114,8 +110,7 @@ class SchemaReference:
     schema: Json
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
     """A declared topic. A schema is JSON for AVRO, JSON and JSON_SR, and a string for PROTOBUF."""
 
     name: str
@@ -133,8 +128,7 @@ class Topic:
     value_features: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedException:
+class ExpectedException(msgspec.Struct, frozen=True, kw_only=True):
     """The error that a negative case expects: a part of the message, and in our own cases its code.
 
     `type` and `cause` are the Java classes in ksqlDB's cases. They only tell whether the last statement must be the
@@ -148,8 +142,7 @@ class ExpectedException:
     cause_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedSource:
+class ExpectedSource(msgspec.Struct, frozen=True, kw_only=True):
     """A source that must exist at the end. None is not compared, except that an absent window must be absent.
 
     `key_window` is (type, size in milliseconds). It is compared if the case gives a key format (`checks_key`).
@@ -167,19 +160,17 @@ class ExpectedSource:
     is_source: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatInfo:
+class FormatInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A format with properties, serde features, window type and size in milliseconds; compared as a whole."""
 
     format: str
-    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    properties: Mapping[str, str] = MappingProxyType({})
     features: frozenset[str] = frozenset()
     window_type: str | None = None
     window_size: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SerdeInfo:
+class SerdeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The serdes of a topic or store, as in the `schemas` of a stored spec; `schema` is a column list.
 
     The key or value is None if its serde belongs elsewhere.
@@ -190,8 +181,7 @@ class SerdeInfo:
     value_format: FormatInfo | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedTopic:
+class ExpectedTopic(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that must exist at the end. Partitions and schemas are compared if given, ids always."""
 
     name: str
@@ -204,8 +194,7 @@ class ExpectedTopic:
     value_schema: Json = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class Post(msgspec.Struct, frozen=True, kw_only=True):
     """Checks of the final state. No topic name may match the regular expression `blacklist`."""
 
     sources: tuple[ExpectedSource, ...] = ()
@@ -213,8 +202,7 @@ class Post:
     topics: tuple[ExpectedTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedLog:
+class ExpectedLog(msgspec.Struct, frozen=True, kw_only=True):
     """One expected entry of the processing log. `message` is a part of it; None is not compared."""
 
     type: str | None = None
@@ -223,8 +211,7 @@ class ExpectedLog:
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One case after expansion.
 
     `id` is `path::slug[FORMAT][config]`, unique and stable; `name` is ksqlDB's expanded name. `outputs` is None if the
@@ -248,7 +235,7 @@ class Case:
     inputs: tuple[InputRecord, ...] = ()
     outputs: tuple[OutputRecord, ...] | None = None
     topics: tuple[Topic, ...] = ()
-    properties: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
+    properties: Mapping[str, Json] = MappingProxyType({})
     expected_exception: ExpectedException | None = None
     post: Post | None = None
     log: tuple[ExpectedLog, ...] | None = None
@@ -258,8 +245,8 @@ class Case:
     serdes: Mapping[str, SerdeInfo] | None = None
     functions: tuple[str | Path, ...] = ()
     script: Path | None = None
-    variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    matching: Matching = field(default_factory=Matching)
+    variables: Mapping[str, str] = MappingProxyType({})
+    matching: Matching = Matching()
 
     def place_of(self, index: int, line: int, column: int) -> str:
         """Say where a position is: in the script, or in the statement `index` of the case."""
@@ -281,8 +268,7 @@ class Case:
         return str(self.properties.get("use.exact.numeric.comparison", True)).lower() != "false"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActualRecord:
+class ActualRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record that a query wrote. `cause` is the input record that caused it, None if that is not known."""
 
     key: Actual = None
@@ -292,11 +278,10 @@ class ActualRecord:
     headers: Headers = ()
     partition: int = 0
     offset: int = 0
-    cause: InputRecord | None = field(default=None, compare=False)
+    cause: InputRecord | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
+class SourceState(msgspec.Struct, frozen=True, kw_only=True):
     """A source of the final catalog.
 
     `kind` is `stream` or `table`, `schema` a column list, `key_window` as in ExpectedSource. `value_columns` are the
@@ -316,8 +301,7 @@ class SourceState:
     value_columns: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicState:
+class TopicState(msgspec.Struct, frozen=True, kw_only=True):
     """A topic at the end, with the schema ids that the case declares and the latest registered schemas.
 
     An expectation may name an `internal` topic (repartition, changelog); its records are otherwise not compared.
@@ -334,8 +318,7 @@ class TopicState:
     internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """One entry of the processing log."""
 
     type: str
@@ -344,8 +327,7 @@ class LogEntry:
     offset: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
+class Produced(msgspec.Struct, frozen=True):
     """The case ran to its end.
 
     `records` holds the records that its queries wrote, by topic, in order. `serdes` belong to the last query. `silence`
@@ -357,7 +339,7 @@ class Produced:
     sources: tuple[SourceState, ...] = ()
     topics: tuple[TopicState, ...] = ()
     log: tuple[LogEntry, ...] = ()
-    serdes: Mapping[str, SerdeInfo] = field(default_factory=lambda: MappingProxyType({}))
+    serdes: Mapping[str, SerdeInfo] = MappingProxyType({})
     silence: tuple[str, ...] = ()
     event_times: tuple[int | None, ...] = ()
 
@@ -368,8 +350,7 @@ class Produced:
         return {topic: records for topic, records in self.records.items() if topic not in internal}
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """A statement was refused. `statement_index` counts from 0; it is None if the script does not parse.
 
     `place` shows where, as lines for people: the statement with the error underlined, and a hint.
@@ -383,15 +364,13 @@ class Rejected:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """A query failed while it processed records."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(msgspec.Struct, frozen=True):
     """The driver failed on the case, which proves nothing about the case; reported as an error."""
 
     message: str
@@ -409,8 +388,7 @@ class Status(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The result of one case.
 
     `reason` is empty for a case that passed, or `class: …` if its spec holds only in part. `carrier` is what ran its
@@ -421,7 +399,7 @@ class Result:
     status: Status
     seconds: float = 0.0
     reason: str = ""
-    outcome: Outcome | None = field(default=None, compare=False, repr=False)
+    outcome: Outcome | None = None
     carrier: str = ""
 
 

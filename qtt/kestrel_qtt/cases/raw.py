@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from kestrel_qtt.cases.model import Json
 
@@ -20,8 +21,7 @@ class TextError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, slots=True)
-class RawItem:
+class RawItem(msgspec.Struct, frozen=True):
     """One element of the `tests` list; `locate` gives the line of a path inside it, `error` says why it has no data."""
 
     data: Json
@@ -31,8 +31,7 @@ class RawItem:
     error: TextError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RawFile:
+class RawFile(msgspec.Struct, frozen=True):
     """A case file: its members besides `tests`, and the elements of `tests` (None where there is no such list)."""
 
     head: Mapping[str, Json]

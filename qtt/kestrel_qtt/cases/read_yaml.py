@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Protocol
 
+import msgspec
 import yaml
 
 from kestrel_qtt.cases.model import Json
@@ -22,8 +22,7 @@ _TEXT_TAG = "tag:yaml.org,2002:str"
 _RESOLVER: Any = yaml.resolver.Resolver()
 
 
-@dataclass(frozen=True, slots=True)
-class YamlNode:
+class YamlNode(msgspec.Struct, frozen=True):
     """A value with its first and last line (from 1), and the nodes below it by field name or index.
 
     `start` and `end` are its offsets in the text; `flow` says that it is in brackets or braces.

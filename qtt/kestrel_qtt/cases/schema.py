@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
+import msgspec
+
 for _needed in ("fastjsonschema", "jsonschema"):
     if find_spec(_needed) is None:
         raise ModuleNotFoundError(f"the harness needs {_needed}", name=_needed)
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaProblem:
+class SchemaProblem(msgspec.Struct, frozen=True):
     """One mistake: the path of the value, and a sentence that starts with that path."""
 
     path: tuple[str | int, ...]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from kestrel_qtt.cases.model import Case
 
@@ -99,8 +100,7 @@ def every_of_each_file(cases: Iterable[Case], step: int) -> list[Case]:
     return chosen
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which cases are wanted.
 
     Those that satisfy the expression, of these every n-th of each file, and of these a shard.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kestrel_qtt.cases.model import Case, CaseFileError, Outcome, Produced
 from kestrel_qtt.cases.read_json import item_span, read_json
@@ -13,8 +14,7 @@ from kestrel_qtt.judge.json_text import record_json
 from kestrel_qtt.load import load
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """The outputs seen for the case at `line`, one JSON text per record, or why there are none.
 
     `warnings` say what the outputs do not show: inputs that had no effect, or that there are no outputs at all.

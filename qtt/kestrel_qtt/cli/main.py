@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_qtt.cases.model import Case, CaseFileError

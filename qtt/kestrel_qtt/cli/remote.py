@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from kestrel_qtt.cases.selection import SelectionError

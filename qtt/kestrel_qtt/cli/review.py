@@ -9,10 +9,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
 from rich.console import Console
 
 from kestrel_qtt.cases.edit import OUTPUTS, Entry, edit_list
@@ -252,8 +252,7 @@ class QuitError(Exception):
     """The user wants to stop."""
 
 
-@dataclass(slots=True)
-class Review:
+class Review(msgspec.Struct):
     """Asks about each difference; `ask` gets a question and returns the answer, or raises EOFError."""
 
     out: Console

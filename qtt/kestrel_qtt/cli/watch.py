@@ -6,9 +6,9 @@ import argparse
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from kestrel_qtt.cases.counts import count_of
@@ -35,15 +35,14 @@ INTERVAL = 0.3
 State = Mapping[Path, tuple[int, int] | None]
 
 
-@dataclass(slots=True)
-class Watch:
+class Watch(msgspec.Struct):
     """Runs the cases of the arguments again whenever a file changes; `wait` returns when it is time for a check."""
 
     arguments: argparse.Namespace
     open_driver: OpenDriver
     out: Console
     wait: Callable[[], None]
-    failing: dict[str, Result] = field(default_factory=dict)
+    failing: dict[str, Result] = {}
     errors: int = 0
 
     def run(self) -> None:

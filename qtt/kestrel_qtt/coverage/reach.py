@@ -6,8 +6,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kestrel_qtt.cases.model import Case, Json
 from kestrel_qtt.coverage.rules import Rule
@@ -22,8 +23,7 @@ Reached = Mapping[str, tuple[str, ...]]
 """Ids of cases by the name of what they reach; what no case reaches has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
+class Reach(msgspec.Struct, frozen=True):
     """The rules, functions, steps and formats that cases reach."""
 
     rules: Reached

@@ -6,16 +6,16 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 _ID = r"[A-Z]\d+(?:\.\d+)*"
 _RULE = re.compile(rf"(?:\| )?\*\*({_ID})\*\* (.*)")
 _PLAN = re.compile(r"`(historic-plans/[\w./-]+)`")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule. `text` is its paragraph or row without the id; `line` counts from 1."""
 
     id: str

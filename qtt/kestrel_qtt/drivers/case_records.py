@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import ActualRecord, InputRecord, Window
 from kestrel_qtt.drivers.partitions import Partitions

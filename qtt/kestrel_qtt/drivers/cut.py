@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -13,8 +14,7 @@ _CHANCE = 0.3
 """How likely it is that a random cut parts two neighbours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """All at once, or one record each, or at random positions; `restart` stops the queries in the middle."""
 
     each: bool = False

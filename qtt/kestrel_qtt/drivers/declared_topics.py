@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_qtt.cases.model import Case
 from kestrel_qtt.drivers.partitions import PARTITIONS, declared_partitions, named_partitions
@@ -11,8 +11,7 @@ from kestrel_sql.session.session import Session
 from kestrel_sql.sql.nodes import statements as s
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True):
     """The kind and topic of a stream or table."""
 
     kind: s.SourceKind

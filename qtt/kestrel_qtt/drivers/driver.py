@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kestrel_qtt.cases.model import Case, Outcome
 
@@ -24,8 +25,7 @@ class DriverError(Exception):
     """An engine cannot be opened; the message says why, and what to try."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(msgspec.Struct, frozen=True):
     """How to run cases.
 
     `cut` says how the input is cut into micro-batches: `one`, `each`, `random:SEED`, or None for the driver's choice.

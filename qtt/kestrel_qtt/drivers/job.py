@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_qtt.cases import model
 from kestrel_sql.dataflow.log_entries import FATAL
@@ -14,8 +15,7 @@ from kestrel_sql.plan.step import WindowInfo
 from kestrel_sql.topics.records import Record
 
 
-@dataclass(slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, kw_only=True):
     """A query to run over records in feed order.
 
     Afterwards it has an `output`, or an `outcome` that says why there is none.
@@ -27,7 +27,7 @@ class Job:
     run: QueryRun
     functions: Registry
     feed: Sequence[Record]
-    partitions: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[str, int] = {}
     depth: int = 0
     window: WindowInfo | None = None
     output: Output | None = None

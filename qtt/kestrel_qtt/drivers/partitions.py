@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import InputRecord, Topic
 from kestrel_sql.formats.windowed_key import window_bytes
@@ -32,18 +34,17 @@ def named_partitions(inputs: Iterable[InputRecord]) -> dict[str, int]:
     return named
 
 
-@dataclass(slots=True)
-class Partitions:
+class Partitions(msgspec.Struct):
     """The partitions of topics: as `declared`, as inherited from what a query reads, else `others`.
 
     At least as `named`.
     """
 
     session: Session
-    declared: dict[str, int] = field(default_factory=dict)
-    named: Mapping[str, int] = field(default_factory=dict)
+    declared: dict[str, int] = {}
+    named: Mapping[str, int] = {}
     others: int = 1
-    _written: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _written: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
 
     def declare(self, statement: Statement) -> None:
         """Record the PARTITIONS of a CREATE statement; the declaration of the case wins."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
+import msgspec
 from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.cases.model import Actual
@@ -95,24 +96,22 @@ def proto_elements(columns: Sequence[Column], rows: Sequence[Sequence[object]]) 
 BASE_PROPERTIES = {"auto.offset.reset": "earliest", "ksql.query.push.v2.enabled": True}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A query of a case, and the arrival number of the first record that it sees."""
 
     planned: TransientQuery
     since: int
 
 
-@dataclass(slots=True, eq=False)
-class RestRun:
+class RestRun(msgspec.Struct, eq=False):
     """A running case; `asked` are the queries to answer after the persistent queries have processed the inputs."""
 
     case: RestCase
     engine: MemoryEngine
     partitions: Partitions
-    asked: list[Asked] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    proto_answers: list[Answer] = field(default_factory=list)
+    asked: list[Asked] = []
+    answers: list[Answer] = []
+    proto_answers: list[Answer] = []
     outcome: model.Outcome | None = None
 
     def advance(self) -> None:

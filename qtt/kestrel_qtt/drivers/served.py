@@ -7,13 +7,13 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from kestrel_qtt.cases import model
@@ -38,8 +38,7 @@ _PACE = 0.05
 """The looks at queries follow each other twenty times as fast as for users."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerServer:
+class BrokerServer(msgspec.Struct, frozen=True):
     """The server, its session, and the topics of the broker."""
 
     config: KafkaConfig

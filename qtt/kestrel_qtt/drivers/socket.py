@@ -9,11 +9,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from google.protobuf import text_format
 from google.protobuf.message_factory import GetMessageClass
 
@@ -103,8 +103,7 @@ class _RefusedError(Exception):
         self.code = str(error["error_code"])
 
 
-@dataclass(slots=True, kw_only=True)
-class _Asking:
+class _Asking(msgspec.Struct, kw_only=True):
     """A case that is running against its server.
 
     `send` puts records into topics; the `properties` go along with every request.
@@ -115,11 +114,11 @@ class _Asking:
     running: Running
     partitions: Partitions
     send: Callable[[Sequence[Record]], None]
-    properties: Mapping[str, object] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
-    proto_answers: list[Answer] = field(default_factory=list)
+    properties: Mapping[str, object] = {}
+    answers: list[Answer] = []
+    proto_answers: list[Answer] = []
     fed: bool = False
-    _queries: list[str] = field(default_factory=list)
+    _queries: list[str] = []
 
     def run(self, records: Callable[[], Mapping[str, Sequence[Record]]]) -> model.Outcome:
         """Send the statements, and give the answers and what is in the topics then."""

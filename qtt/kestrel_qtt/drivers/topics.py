@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.partitions import declared_partitions
@@ -30,8 +31,7 @@ NO_CACHE: Mapping[str, object] = MappingProxyType({"ksql.streams.cache.max.bytes
 _OPTIMIZATION = "ksql.streams.topology.optimization"
 
 
-@dataclass(frozen=True, slots=True)
-class _Schema:
+class _Schema(msgspec.Struct, frozen=True):
     """A schema to register: of a declared topic, or generated for a topic that a statement declares by its columns."""
 
     language: SchemaFormat

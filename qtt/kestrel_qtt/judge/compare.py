@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Final, Protocol, TypeGuard
+
+import msgspec
 
 from kestrel_qtt.cases.model import Actual, Json, Matching
 
@@ -26,8 +27,7 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """A column in which the two sides differ."""
 
     column: str
@@ -35,8 +35,7 @@ class Difference:
     actual: Actual | Absent
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """How a value is compared: `exact` False reads the fractions of the actual side as doubles.
 
     The tolerance of `matching` is how far a number with a fraction may be off; None compares doubles within
@@ -44,14 +43,17 @@ class Rules:
     """
 
     exact: bool = True
-    matching: Matching = field(default_factory=Matching)
+    matching: Matching = msgspec.field(default_factory=Matching)
 
     def ignores(self, column: str) -> bool:
         """Say whether a column is not compared."""
         return bool(self.matching.ignore) and self.matching.ignores(column)
 
 
-def is_same(expected: Json, actual: Actual, column: str = "", rules: Rules = Rules()) -> bool:
+_BY_DEFAULT = Rules()
+
+
+def is_same(expected: Json, actual: Actual, column: str = "", rules: Rules = _BY_DEFAULT) -> bool:
     """Say whether a key or value, which `column` names, is the expected one."""
     return rules.ignores(column) or _is_same(expected, top_level(actual), column, rules)
 
@@ -209,8 +211,7 @@ def differences(expected: Json, actual: Actual, column: str, rules: Rules) -> li
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(msgspec.Struct, frozen=True):
     """An object whose names are spelled twice, so that no member says how it differs from the expected one."""
 
     value: Mapping[str, Actual]
@@ -225,8 +226,7 @@ class _Diff(Protocol):
     def custom_report_result(self, kind: str, level: _Level) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Scalars:
+class _Scalars(msgspec.Struct, frozen=True):
     """An operator of deepdiff: by our rules, equal numbers may have other types, and others are not equal."""
 
     rules: Rules

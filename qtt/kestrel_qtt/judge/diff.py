@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from kestrel_qtt.cases.counts import count_of
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, Headers, InputRecord, Matching, OutputRecord, Window
@@ -20,13 +21,12 @@ SHOWN_RECORDS = 5
 _WIDTH = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """How the records of a case are compared; `any_timestamp` says that expected timestamps of 0 mean nothing."""
 
     exact: bool = True
     any_timestamp: bool = False
-    matching: Matching = field(default_factory=Matching)
+    matching: Matching = msgspec.field(default_factory=Matching)
 
     @staticmethod
     def of(case: Case) -> Comparison:
@@ -66,8 +66,7 @@ class Comparison:
         return Rules(self.exact, self.matching)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDifference:
+class RecordDifference(msgspec.Struct, frozen=True):
     """How one record of a topic differs.
 
     `index` counts the expected records of the topic, or the written ones where `expected` is None. `moved_to` is the

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_qtt.cases.model import ExpectedLog, LogEntry
 from kestrel_qtt.judge.align import align
@@ -11,8 +12,7 @@ from kestrel_qtt.judge.align import align
 _NOTED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class LogDifference:
+class LogDifference(msgspec.Struct, frozen=True):
     """How one entry of the log differs: `expected` is missing, `actual` is not expected, or some `fields` differ.
 
     `index` counts the expected entries, or the written ones where `expected` is None. `after` is the index of the

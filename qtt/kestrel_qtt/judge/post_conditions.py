@@ -5,16 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
+
+import msgspec
 
 from kestrel_qtt.cases.model import ExpectedSource, ExpectedTopic, FormatInfo, Json, Post, SourceState, TopicState
 from kestrel_qtt.judge.column_lists import canonical_columns
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(msgspec.Struct, frozen=True):
     """A field of an expectation that does not hold: `value` is what holds, as a case file writes it."""
 
     text: str
@@ -22,8 +22,7 @@ class Mismatch:
     value: Json
 
 
-@dataclass(frozen=True, slots=True)
-class PostDifference:
+class PostDifference(msgspec.Struct, frozen=True):
     """An expectation of `post` that does not hold; `text` says so.
 
     `index` counts the expectations of its list. `fields` are those that differ, none if there is no such source or

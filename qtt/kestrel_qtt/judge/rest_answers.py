@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Actual, Json, Produced
 from kestrel_qtt.judge.compare import is_same

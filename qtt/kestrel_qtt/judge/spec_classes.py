@@ -7,8 +7,10 @@ is judged again with the others, which must still hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, ExpectedTopic, Json, OutputRecord, Produced, Topic
 from kestrel_qtt.cases.read_json import parse_json
@@ -22,8 +24,7 @@ _EXACT_DOUBLES = 2**53
 Relax = Callable[[Case, Produced], Case]
 
 
-@dataclass(frozen=True, slots=True)
-class PlanClass:
+class PlanClass(msgspec.Struct, frozen=True):
     """A reason why a spec holds only in part. If `tags` is not empty, the plan must have one of these steps."""
 
     name: str

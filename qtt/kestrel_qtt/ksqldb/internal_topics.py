@@ -7,8 +7,10 @@ too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.ksqldb.stored_serdes import info_of, stored_columns, type_of
 from kestrel_sql.functions.registry import Registry
@@ -48,8 +50,7 @@ _STORES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class InternalTopic:
+class InternalTopic(msgspec.Struct, frozen=True):
     """A topic between two parts of a query, with its formats and columns."""
 
     name: str
@@ -71,8 +72,7 @@ def internal_topics(
     return tuple(walk.topics)
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
+class _Built(msgspec.Struct, frozen=True):
     """The facts of a step after it is built.
 
     A join writes `rekeyed` rows to another topic. A projection stores the rows of a table that is not `stored`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_qtt.cases.decode import (
     DecodeError,
@@ -32,8 +33,7 @@ _MEMBERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestCase(Case):
+class RestCase(Case, frozen=True, kw_only=True):
     """A case whose statements are answered. Each object of `responses` has one member: admin, query or queryProto.
 
     With `late_inputs`, inputs are produced after the push query has started. A `ksqldb` case is one of ksqlDB's.
@@ -53,16 +53,14 @@ class RestCase(Case):
         return any(isinstance(told := each.get("admin"), dict) and "lines" in told for each in self.responses)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """One answer: the `kind` of the response, and its elements in the same form."""
 
     kind: str
     elements: tuple[Actual, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(Produced):
+class Answered(Produced, frozen=True, kw_only=True):
     """The case ran to its end, and each statement was answered."""
 
     answers: tuple[Answer, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.expand import slug
@@ -19,19 +21,17 @@ from kestrel_qtt.cases.model import Case, CaseFileError, ExpectedException
 _DIRECTIVE = re.compile(r"--@\s*([\w.]+)\s*:\s*(.*?)\s*$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptCase(Case):
+class ScriptCase(Case, frozen=True, kw_only=True):
     """A test of a script. `statements` holds its whole text, `line` is the line of its directive."""
 
     has_records: ClassVar[bool] = False
 
 
-@dataclass(slots=True)
-class _Test:
+class _Test(msgspec.Struct):
     name: str
     line: int
-    directives: dict[str, str] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    directives: dict[str, str] = {}
+    lines: list[str] = []
 
     @property
     def has_statements(self) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.functions.bind.bind import bind
 from kestrel_sql.functions.declaration import Aggregate
@@ -44,8 +46,7 @@ _Sink = StreamSinkV1 | TableSinkV1
 _Reshaped = StreamGroupByV1 | StreamGroupByV2 | TableGroupByV1 | TableGroupByV2 | StreamSelectKeyV1 | TableAggregateV1
 
 
-@dataclass(frozen=True, slots=True)
-class SideFormat:
+class SideFormat(msgspec.Struct, frozen=True):
     """The format of the key or value of a topic or store; `window` is the window of the key."""
 
     format: FormatInfo
@@ -53,8 +54,7 @@ class SideFormat:
     window: WindowInfo | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Serde:
+class Serde(msgspec.Struct, frozen=True):
     """The serdes of a topic or store. The key or value is None if its serde belongs elsewhere."""
 
     schema: Schema
@@ -73,21 +73,19 @@ def plan_serdes(plan: QueryPlan, functions: Registry) -> dict[str, Serde]:
     return walk.found
 
 
-@dataclass(frozen=True, slots=True)
-class _Flow:
+class _Flow(msgspec.Struct, frozen=True):
     """The result of a step for the next one."""
 
     schema: Schema
     window: WindowInfo | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Walk:
+class _Walk(msgspec.Struct, frozen=True):
     """Walks a plan and collects the serdes of its steps."""
 
     prefix: str
     functions: Registry
-    found: dict[str, Serde] = field(default_factory=dict)
+    found: dict[str, Serde] = {}
 
     def visit(self, step: Step) -> _Flow:
         """Collect from the steps upstream of `step`, then from the step."""

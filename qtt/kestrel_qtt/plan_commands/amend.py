@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import output_of
 from kestrel_qtt.cases.model import Case, ExpectedLog, Json, OutputRecord, Produced, Result, Status
@@ -23,8 +25,7 @@ _KSQLDB = "a plan that ksqlDB stored is never amended"
 _RULE = re.compile(r"\b[A-Z]\d+(?:\.\d+)+\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Amendment:
+class Amendment(msgspec.Struct, frozen=True):
     """Why expectations change: a reason that names rules of the specification, and who has to agree.
 
     Attributes:

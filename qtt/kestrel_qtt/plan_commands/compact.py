@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kestrel_qtt.cases.model import Json
 from kestrel_qtt.cases.read_json import parse_json
@@ -22,8 +23,7 @@ FactsOf = Callable[[Json], frozenset[str]]
 Meaning = Callable[[str, str], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The decision about one plan: it is removed in favour of `equal_to`, or it stays because of `reason`."""
 
     plan: StoredPlan
@@ -57,8 +57,7 @@ def choose(stored: Sequence[StoredPlan], facts_of: FactsOf, meaning_of: Meaning)
     return decisions[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(msgspec.Struct, frozen=True):
     facts: frozenset[str]
     meaning: Any
     case: Any

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from kestrel_sql.plan.codec.checks import JOIN_TYPES, PSEUDO_COLUMN_VERSIONS
 from kestrel_sql.plan.codec.objects import ignored_fields, members_of
@@ -26,8 +27,7 @@ from kestrel_sql.types.sql_types import SqlType
 from kestrel_sql.types.time_units import UNIT_MS
 
 
-@dataclass(frozen=True, slots=True)
-class FieldFacts:
+class FieldFacts(msgspec.Struct, frozen=True):
     """The facts of a field: whether it is optional, its values, and its encodings by JSON type."""
 
     optional: bool
@@ -132,7 +132,10 @@ def _parts(cls: type) -> Iterator[tuple[str, type]]:
 
 def _is_part(kind: object) -> bool:
     return (
-        isinstance(kind, type) and is_dataclass(kind) and not issubclass(kind, _OWN_FORM) and not hasattr(kind, "tag")
+        isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and not issubclass(kind, _OWN_FORM)
+        and not hasattr(kind, "tag")
     )
 
 

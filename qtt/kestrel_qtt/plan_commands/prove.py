@@ -7,7 +7,9 @@ the same pipeline, which its own spec has judged already.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Status
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
@@ -16,8 +18,7 @@ from kestrel_qtt.plans.store import PlanStoreError, StoredPlan, load_stored
 from kestrel_qtt.runner import run_cases
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """The comparison of a stored plan with today's: its `problem`, or whether today's plan differs.
 
     `excuse` is the reason, from its spec, why its statements mean something else today.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE, case_file, find_files, stored_spec
 from kestrel_qtt.cases.known_gaps import NO_GAPS, Ledger
@@ -22,12 +24,11 @@ from kestrel_qtt.plans.spec import case_document
 from kestrel_qtt.runner import run_cases
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(msgspec.Struct, frozen=True):
     """The messages of a command: what it did, and what is wrong."""
 
-    done: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    done: list[str] = []
+    problems: list[str] = []
 
     @contextmanager
     def of_one(self) -> Iterator[None]:
@@ -175,8 +176,7 @@ def resume_checkpoints(paths: Sequence[Path], functions: Sequence[Path] = ()) ->
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class PlanText:
+class PlanText(msgspec.Struct, frozen=True):
     """The text of a plan.json, its name in errors, and the sources of the functions that it may call."""
 
     name: str

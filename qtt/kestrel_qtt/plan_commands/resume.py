@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Outcome, Result, Status
 from kestrel_qtt.drivers.records.outcome import outcome_of

@@ -11,9 +11,11 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, OutputRecord
 from kestrel_qtt.plans.store import PlanStoreError
@@ -25,8 +27,7 @@ _PREFIX = "checkpoint-"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(msgspec.Struct, frozen=True):
     """The state of a query after the first `inputs` records of its case, when its topics had `outputs` records each."""
 
     version: str

@@ -11,9 +11,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from kestrel_qtt.cases.discovery import PLAN_FILE, SPEC_FILE
 from kestrel_qtt.cases.model import Json
@@ -43,8 +44,7 @@ class PlanStoreError(Exception):
     """A stored plan cannot be read, was changed, or must not be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPlan:
+class StoredPlan(msgspec.Struct, frozen=True):
     """One stored plan. `timestamp` (epoch ms) is set for ksqlDB's plans only."""
 
     version: str

@@ -6,12 +6,13 @@ import inspect
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import CaseFile, Kind, find_files
 from kestrel_qtt.cases.model import CaseFileError, Json, Produced, Result, Status
@@ -25,8 +26,7 @@ Members = Mapping[str, Any]
 """Members of a case or a record as in a case file; numbers may be float or Decimal, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Qtt:
+class Qtt(msgspec.Struct, frozen=True):
     """Runs cases for the test in `file` whose name is `name`; paths count from the folder of the file."""
 
     suite: Suite
@@ -83,8 +83,7 @@ class Qtt:
             pytest.fail(str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(msgspec.Struct, frozen=True):
     """A case over the script of an application; each method leaves this object as it is."""
 
     qtt: Qtt

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest._code.code import TerminalRepr, TracebackStyle
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.discovery import CaseFile
 from kestrel_qtt.cases.known_gaps import Gap, Ledger

@@ -10,11 +10,13 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, InputRecord, OutputRecord, Produced, Result
 from kestrel_qtt.judge.diff import (
@@ -173,8 +175,7 @@ def _columns(each: RecordDifference) -> Iterator[tuple[str, str, str]]:
         yield name, "" if each.expected is None else shown, "" if each.actual is None else shown
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """A mutant or branch: its position, its outcome, and for a mutant the lines that differ."""
 
     place: str

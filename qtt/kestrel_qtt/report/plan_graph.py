@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 _SOURCES = ("source", "leftSource", "rightSource")
 _DETAILS = (
@@ -24,8 +25,7 @@ _VERSION = re.compile(r"V\d+$")
 _LONGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A topic, or a step of a query; `layer` counts from the sources, `row` within the layer."""
 
     id: str
@@ -36,8 +36,7 @@ class Node:
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True):
     """The nodes of a plan, and its edges as pairs of ids."""
 
     nodes: tuple[Node, ...]

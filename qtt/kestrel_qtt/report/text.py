@@ -8,10 +8,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -28,8 +28,7 @@ _FIRST = "the first ones run"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """The counts of a run; `seconds` is wall time.
 
     `classes` counts those that passed although their spec holds in part only, `loose` those that do not compare
@@ -41,9 +40,9 @@ class Summary:
     errors: int
     skipped: int
     seconds: float
-    classes: Mapping[str, int] = field(default_factory=dict)
+    classes: Mapping[str, int] = {}
     loose: int = 0
-    carriers: Mapping[str, int] = field(default_factory=dict)
+    carriers: Mapping[str, int] = {}
 
     @property
     def cases_per_second(self) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Produced
 from kestrel_qtt.drivers.declared_topics import Topic, topic_of
@@ -26,8 +28,7 @@ _FALLIBLE = frozenset({e.ArithmeticOp.DIVIDE, e.ArithmeticOp.MODULUS})
 _FOR_EVER = s.TimeSpan(36_500, "DAYS")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """A branch: `queries` are probes, of which the first that can be planned counts; without them `reached` tells."""
 
     span: Span | None
@@ -184,22 +185,20 @@ _UNPROBED = -1
 """The number of a branch that the outcome of the statements themselves tells."""
 
 
-@dataclass(slots=True)
-class Branch:
+class Branch(msgspec.Struct):
     """A branch of the statement `name`; `place` says where it is, `cases` are the ids of those that reach it."""
 
     place: str
     name: str
     text: str
-    cases: list[str] = field(default_factory=list)
+    cases: list[str] = []
 
 
-@dataclass(slots=True)
-class Coverage:
+class Coverage(msgspec.Struct):
     """The branches in the order of their statements, and the cases whose statements did not run."""
 
-    branches: list[Branch] = field(default_factory=list)
-    failing: list[str] = field(default_factory=list)
+    branches: list[Branch] = []
+    failing: list[str] = []
 
     @property
     def reached(self) -> int:

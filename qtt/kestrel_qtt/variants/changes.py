@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from kestrel_sql.functions.registry import Registry
 from kestrel_sql.sql.nodes import expressions as e

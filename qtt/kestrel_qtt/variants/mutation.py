@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, Rejected, Status
 from kestrel_qtt.drivers.driver import PlanningDriver, PlanningError, RunOptions
@@ -25,8 +27,7 @@ from kestrel_sql.sql.nodes import statements as s
 from kestrel_sql.sql.parse.parser import ParsedStatement, parse_script
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
+class Mutant(msgspec.Struct, frozen=True):
     """A changed statement, the one at `piece` of its text.
 
     `span` is the position of the change in the original, `diff` shows it in SQL.
@@ -72,8 +73,7 @@ Changed = Callable[[Path, str], bool]
 """Says of a statement in a file whether its mutants are wanted."""
 
 
-@dataclass(slots=True)
-class Tried:
+class Tried(msgspec.Struct):
     """A mutant, the cases that can notice it, and the id of the case that killed it.
 
     `statements` are those of the cases with the mutant, without the queries that it cannot reach. `gone` are the topics
@@ -102,13 +102,12 @@ class Tried:
         )
 
 
-@dataclass(slots=True)
-class Mutation:
+class Mutation(msgspec.Struct):
     """The result: mutants tried, mutants with the plan of the original, and cases that fail without a mutant."""
 
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[Tried] = []
     equal: int = 0
-    failing: list[tuple[Case, str]] = field(default_factory=list)
+    failing: list[tuple[Case, str]] = []
 
     @property
     def survivors(self) -> list[Tried]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import fields, replace
 
 from kestrel_sql.sql.nodes.expressions import Node
 

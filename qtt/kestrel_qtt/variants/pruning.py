@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_qtt.drivers.declared_topics import Topic, topic_of
 from kestrel_sql.sql.nodes import expressions as e
@@ -44,8 +45,7 @@ def unneeded(statements: Sequence[e.Node], needed: int) -> frozenset[int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
+class _Graph(msgspec.Struct, frozen=True):
     """The names that each query reads and writes to, and the topics of those, by the index of the query."""
 
     names: dict[int, set[str]]

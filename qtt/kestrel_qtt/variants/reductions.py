@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Case, InputRecord, Json
 from kestrel_qtt.drivers.declared_topics import topic_of
@@ -21,8 +23,7 @@ from kestrel_sql.sql.nodes.expressions import Node
 from kestrel_sql.sql.parse.parser import parse_script
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A statement: its tree, and its text, which is the original one until the tree changes."""
 
     statement: Node
@@ -36,8 +37,7 @@ class Part:
         return Part(statement, text if "\n" in in_strings else re.sub(r"\n\s*", " ", text))
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A case on its way to a smaller one. Statements and inputs keep the numbers that they had in the original."""
 
     case: Case
@@ -206,7 +206,7 @@ def _smaller_query(node: s.Query) -> Iterator[e.Node]:
             yield replace(node, select=fewer)
     for clause in ("where", "having", "window", "partition_by", "emit", "limit"):
         if getattr(node, clause) is not None:
-            yield replace(node, **{clause: None})  # type: ignore[arg-type]
+            yield replace(node, **{clause: None})
     yield from (replace(node, joins=fewer) for fewer in one_less(node.joins))
     if node.group_by is not None and len(node.group_by) > 1:
         yield from (replace(node, group_by=fewer) for fewer in one_less(node.group_by))

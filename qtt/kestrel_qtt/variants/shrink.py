@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.decode import output_of
 from kestrel_qtt.cases.model import (
@@ -44,8 +46,7 @@ class ShrinkError(Exception):
     """A case cannot be shrunk; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why a case fails; `holds` says of another outcome whether it fails in the same way.
 
     `outputs` returns the records to expect of a smaller case, so that it fails for this reason only. `needs` says of an
@@ -82,8 +83,7 @@ def shrink(case: Case, driver: Driver, tell: Callable[[str], None]) -> tuple[Cas
     return replace(search.draft.to_case(case.id), outputs=reason.outputs(search.outcome), post=None, log=None), reason
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(msgspec.Struct):
     """The smallest draft so far that fails for the reason, its outcome, and the contents that do not fail so."""
 
     driver: Driver
@@ -92,7 +92,7 @@ class _Search:
     draft: Draft
     outcome: Outcome
     number: int = 0
-    tried: set[Hashable] = field(default_factory=set)
+    tried: set[Hashable] = set()
 
     def reduce(self, kind: Callable[[Draft], Iterator[Reduction]], *, until_none: bool) -> None:
         """Apply reductions of a kind: until none works, or until those that work are all combined."""

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Answer, Entity
 from kestrel_sql.admin.answers import answer_of

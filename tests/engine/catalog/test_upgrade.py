@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.catalog.upgrade import check_plan_upgrade, check_source_upgrade

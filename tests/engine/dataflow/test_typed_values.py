@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.typed_values import typed_rows
 from kestrel_sql.sql.parse.parser import parse_columns

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import SerdeError

@@ -9,7 +9,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec.structs import replace
 
 from kestrel_sql.errors import RegistryError, RegistryUnavailableError, SerdeError
 from kestrel_sql.formats import table

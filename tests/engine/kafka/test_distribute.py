@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.kafka.sink import distribute as spread
 from kestrel_sql.kafka.sink.distribute import distribute_batches, merged

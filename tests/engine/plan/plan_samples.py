@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import re
+from inspect import get_annotations
 from typing import Any
+
+from msgspec.structs import fields
 
 from kestrel_sql.plan.codec.objects import json_name
 from kestrel_sql.plan.step import Step
@@ -196,7 +199,9 @@ def of_fields(cls: type[Step]) -> Document:
         "int": 1,
         "bool": True,
     }
-    given = {json_name(each): samples[str(each.type).removesuffix(" | None")] for each in fields(cls)}
+    written = {name: text for base in cls.__mro__ for name, text in get_annotations(base).items()}
+    bare = {name: re.sub(r"Annotated\[(.*), Shown\(.*", r"\1", text) for name, text in written.items()}
+    given = {json_name(each): samples[bare[each.name].removesuffix(" | None")] for each in fields(cls)}
     del given["queryContext"]
     return step(cls.tag, "Sample", **given | NARROW.get(cls.tag, {}))
 

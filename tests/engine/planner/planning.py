@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import Enum
+
+from msgspec.structs import fields
 
 from kestrel_sql.catalog.apply import source_of
 from kestrel_sql.catalog.catalog import Catalog

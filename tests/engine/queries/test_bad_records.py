@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.log_entries import late_entry, log_entry
 from kestrel_sql.dataflow.rows import Output

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.admin.entities.functions import function_entry, function_names
 from kestrel_sql.admin.entities.queries import query_description

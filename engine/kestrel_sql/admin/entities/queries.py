@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, TypedDict
 
 from kestrel_sql.admin.entities.schemas import field_info
 from kestrel_sql.admin.view import EngineView, PartitionOffsets
 from kestrel_sql.plan.codec.json_text import write_line
-from kestrel_sql.plan.codec.objects import json_name
+from kestrel_sql.plan.codec.objects import members_of
 from kestrel_sql.plan.codec.plan_file import encode_statement
 from kestrel_sql.plan.document import QueryPlan, StatementPlan
-from kestrel_sql.plan.step import Step
+from kestrel_sql.plan.step import Step, words_of
 from kestrel_sql.plan.table import STEPS
 from kestrel_sql.planner.expressions.types import Types
 from kestrel_sql.session.session import PersistentQuery
@@ -148,7 +147,8 @@ _INPUTS = ("source", "leftSource", "rightSource")
 
 def step_texts(step: Mapping[str, Any]) -> Iterator[list[str]]:
     """Describe an encoded step, then those above its inputs, each as one line a clause; the step comes first."""
-    words = {json_name(each): each.metadata.get("word") for each in fields(STEPS[step["@type"]])}
+    kind = STEPS[step["@type"]]
+    words = {member.names[0]: words_of(kind).get(member.field) for member in members_of(kind)}
     yield [f"{word} {text}" for name, word in words.items() if word and (text := _clause(name, step.get(name)))]
     for name in _INPUTS:
         if name in step:

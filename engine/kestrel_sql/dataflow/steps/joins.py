@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports, spread
 from kestrel_sql.dataflow.graph import GraphQuery

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypedDict
+
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import GraphQuery, SourceRead
 from kestrel_sql.dataflow.relation import KeyCodec, Relation

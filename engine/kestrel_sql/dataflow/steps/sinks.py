@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow import internal_topics
 from kestrel_sql.dataflow.evaluation import StepLog

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.evaluation import Expressions, StepLog, closed, reports
 from kestrel_sql.dataflow.graph import GraphQuery

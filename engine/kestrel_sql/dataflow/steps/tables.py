@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import GraphQuery
 from kestrel_sql.dataflow.internal_topics import crossed, repartitioned

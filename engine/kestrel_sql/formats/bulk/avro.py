@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from kestrel_sql.formats.avro import schema as avro_schema
 from kestrel_sql.formats.avro.unions import AvroSchema
@@ -26,8 +27,7 @@ _NULL = "null"
 _SCALARS = ("boolean", "int", "long", "float", "double", "string", "bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     """A field of a plain type; `branch` is the byte before a value in a nullable field, None if it is not nullable."""
 
     name: str

@@ -7,8 +7,8 @@ record.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,8 +23,7 @@ _MAX_VARINT = 10
 """The maximal number of bytes of a 64-bit varint."""
 
 
-@dataclass(slots=True)
-class Cursor:
+class Cursor(msgspec.Struct):
     """The current position in each record, and the end of each record."""
 
     content: Bytes

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.formats.connect.schema import ConnectSchema
 from kestrel_sql.java.utf16 import without_halves
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaCodec:
+class SchemaCodec(msgspec.Struct, frozen=True):
     """One schema with functions to read and write bodies (the bytes after magic byte and schema id)."""
 
     schema: ConnectSchema

@@ -7,9 +7,11 @@ TIME int (ms of the day); TIMESTAMP int (ms); ARRAY list; MAP dict; STRUCT dict 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import FormatError
 
@@ -50,8 +52,7 @@ class Missing(Enum):
     MISSING = "MISSING"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectSchema:
+class ConnectSchema(msgspec.Struct, frozen=True):
     """A schema; `item` is the item of an ARRAY or value of a MAP, `key` the key of a MAP, `fields` are for STRUCT."""
 
     kind: Kind
@@ -75,8 +76,7 @@ class ConnectSchema:
         return self if self.optional else replace(self, optional=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectField:
+class ConnectField(msgspec.Struct, frozen=True):
     """A field of a STRUCT."""
 
     name: str

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import Decimal as PreciseDecimal
 from itertools import count
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.schema import MAX_DEPTH, MAX_PARTS, ConnectSchema, Kind, simple, struct_of
@@ -37,8 +39,7 @@ _REFINED = {"integer": _NUMBERS, "number": _NUMBERS, "string": {"bytes": Kind.BY
 _BY_TYPE = {"boolean": Kind.BOOLEAN, "integer": Kind.INT64, "number": Kind.FLOAT64, "string": Kind.STRING}
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(msgspec.Struct, frozen=True):
     root: Any
     imports: Mapping[str, str]
     parts: Iterator[int]

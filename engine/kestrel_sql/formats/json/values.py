@@ -6,9 +6,10 @@ import base64
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.formats.connect.schema import ConnectSchema, Kind, Missing

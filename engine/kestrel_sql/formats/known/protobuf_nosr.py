@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.late import Late, later
 from kestrel_sql.formats.connect import read as connect_read

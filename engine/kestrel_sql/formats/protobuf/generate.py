@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from kestrel_sql.errors import FormatError
 from kestrel_sql.types.schema import Column
@@ -45,11 +45,10 @@ _DECIMAL_OPTIONS = """ [(confluent.field_meta) = {{
 }}]"""
 
 
-@dataclass(slots=True)
-class _Writer:
+class _Writer(msgspec.Struct):
     nullable: str
     count: int
-    imports: set[str] = field(default_factory=set)
+    imports: set[str] = set()
 
     def message(self, name: str, fields: tuple[tuple[str, SqlType], ...], *, entry: bool = False) -> list[str]:
         """Return the lines of a message; nested messages follow its fields."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
+import msgspec
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -45,12 +45,11 @@ _SKIPPED = frozenset({"option", "reserved", "extensions"})
 _MAX_NESTING = 32
 
 
-@dataclass(slots=True)
-class ProtoFile:
+class ProtoFile(msgspec.Struct):
     """A parsed file: its descriptor, and (precision, scale) of decimal fields by message name and field number."""
 
     descriptor: FileDescriptorProto
-    decimals: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    decimals: dict[tuple[str, int], tuple[int, int]] = {}
 
 
 def parse(text: str, name: str) -> ProtoFile:
@@ -79,8 +78,7 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-@dataclass(slots=True)
-class _Parser:
+class _Parser(msgspec.Struct):
     tokens: list[str]
     result: ProtoFile
     at: int = 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
+import msgspec
 from google.protobuf import any_pb2, descriptor_pb2, duration_pb2, empty_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor, OneofDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -55,8 +55,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ProtoSchema:
+class ProtoSchema(msgspec.Struct, frozen=True):
     """A file descriptor, and (precision, scale) of its decimal fields by message name and field number."""
 
     file: FileDescriptor

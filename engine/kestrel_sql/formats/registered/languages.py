@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.formats.avro import codec as avro
 from kestrel_sql.formats.avro import schema as avro_schema
@@ -26,8 +28,7 @@ Selector = tuple[int, ...]
 _MAX_INDEXES = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaLanguage:
+class SchemaLanguage(msgspec.Struct, frozen=True, kw_only=True):
     """One schema language.
 
     * `find_definition` returns the name of the definition that `fullSchemaName` selects, None for the first one;

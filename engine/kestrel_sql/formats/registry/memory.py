@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Protocol
+
+import msgspec
 
 from kestrel_sql.errors import RegistryError, RegistryMissingError
 
@@ -20,8 +21,7 @@ class SchemaFormat(Enum):
     PROTOBUF = "PROTOBUF"
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaReference:
+class SchemaReference(msgspec.Struct, frozen=True):
     """A schema that another schema imports under `name`."""
 
     name: str
@@ -29,8 +29,7 @@ class SchemaReference:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
+class RegisteredSchema(msgspec.Struct, frozen=True):
     """A schema as the registry holds it."""
 
     id: int
@@ -39,13 +38,12 @@ class RegisteredSchema:
     references: tuple[SchemaReference, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryView:
+class RegistryView(msgspec.Struct, frozen=True):
     """A picklable snapshot: schemas by id, the latest schema id by subject, and schema ids by subject and version."""
 
-    by_id: Mapping[int, RegisteredSchema] = field(default_factory=dict)
-    latest: Mapping[str, int] = field(default_factory=dict)
-    versions: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    by_id: Mapping[int, RegisteredSchema] = {}
+    latest: Mapping[str, int] = {}
+    versions: Mapping[tuple[str, int], int] = {}
 
     def find(self, format: SchemaFormat, text: str) -> RegisteredSchema | None:
         """Return the schema without imports that equals `text`, or None."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import TypeMismatchError, UnknownColumnError, UnsupportedError, column_hint
 from kestrel_sql.functions.bind import containers, operators
@@ -21,8 +23,7 @@ from kestrel_sql.sql.nodes.chains import along_chains
 from kestrel_sql.types import sql_types as t
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(msgspec.Struct, frozen=True):
     columns: Mapping[str, t.SqlType]
     variables: Mapping[str, t.SqlType | None]
     functions: Registry
@@ -33,8 +34,7 @@ class _Scope:
         return self.read.setdefault(name, self.columns.get(name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     bound: Bound
     read: Mapping[str, t.SqlType | None]
     functions: Registry

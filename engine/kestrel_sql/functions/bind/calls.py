@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.errors import FunctionError, Span
 from kestrel_sql.functions import resolve

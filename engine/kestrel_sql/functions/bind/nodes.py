@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import SupportsIndex
+
+import msgspec
 
 from kestrel_sql.functions.declaration import Function
 from kestrel_sql.sql.nodes.chains import chain
@@ -12,8 +13,7 @@ from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """A typed expression.
 
     `children` are in the order of the fields of the node's class (CASE: condition, result, …, default; MAP: key, value,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.errors import TypeMismatchError
 from kestrel_sql.functions.bind.nodes import Bound

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.functions.bind.nodes import Bound
 from kestrel_sql.sql.nodes.chains import along_chains

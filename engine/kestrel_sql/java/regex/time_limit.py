@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from threading import get_ident
 from types import FrameType
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from kestrel_sql.java.regex.match_process import call_in_helper
 from kestrel_sql.systems import HAS_TIMER, at_fork_in_child
@@ -85,8 +86,7 @@ def check_work(made: int = 0) -> None:
         raise WorkTimeError(f"The statement makes more than {MOST_MADE >> 20} MB of large values")
 
 
-@dataclass(slots=True)
-class _TimerState:
+class _TimerState(msgspec.Struct):
     """State of the timer: the number of calls, whether one is running, and the number of calls at the last tick."""
 
     calls: int = 0

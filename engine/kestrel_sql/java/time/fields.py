@@ -6,8 +6,9 @@ Years are those of the proleptic ISO calendar, dates are days since 1970-01-01, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from kestrel_sql.java.time.zones import Zone
 
@@ -171,8 +172,7 @@ def time_value(field: Field, nanos: int) -> int | None:
     return None if value is None else value(nanos)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """A value to format: a date (days), a time of day (ns), or both in a zone with its offset then (seconds)."""
 
     days: int | None = None

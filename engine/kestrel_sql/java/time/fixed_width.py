@@ -7,9 +7,10 @@ have); the general implementation then decides.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
+
+import msgspec
 
 _DATE = ("yyyy", "MM", "dd")
 _TIME = ("HH", "mm", "ss", "SSS")
@@ -17,8 +18,7 @@ _TOKEN = re.compile(r"(?P<unit>([A-Za-z])\2*)|'(?P<quoted>[^']+)'|(?P<plain>[^A-
 _FIRST = date(1970, 1, 1).toordinal()
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """A pattern as a template for `str.format` and as a regular expression; `units` are in the order of its groups."""
 
     template: str

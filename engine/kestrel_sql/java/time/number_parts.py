@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.java.time.fields import Field, Moment
 from kestrel_sql.java.time.parse_state import ParseState
@@ -25,8 +27,7 @@ class Sign(Enum):
     EXCEEDS_PAD = "+-"
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(msgspec.Struct, frozen=True):
     """A number of `min_digits` to `max_digits` digits.
 
     Fixed-width parts directly behind it take the last `subsequent` digits.
@@ -105,8 +106,7 @@ class Number:
         return state.put(self.field, value, start, end)
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced(Number):
+class Reduced(Number, frozen=True):
     """The last two digits of a year from 2000 to 2099."""
 
     def _printed_value(self, value: int) -> int:
@@ -117,8 +117,7 @@ class Reduced(Number):
         return state.put(self.field, year, start, end)
 
 
-@dataclass(frozen=True, slots=True)
-class Fraction(Number):
+class Fraction(Number, frozen=True):
     """The leading digits of the nanoseconds."""
 
     def write(self, moment: Moment) -> str | None:

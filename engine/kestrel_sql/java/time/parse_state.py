@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from kestrel_sql.java.time.fields import Field
 from kestrel_sql.java.time.zones import Zone
 
 
-@dataclass(slots=True)
-class ParseState:
+class ParseState(msgspec.Struct):
     """The fields read so far; `ignore_case` and `root` (use the language-neutral locale) come from the caller."""
 
     ignore_case: bool
     root: bool
-    fields: dict[Field, int] = field(default_factory=dict)
+    fields: dict[Field, int] = {}
     zone: Zone | None = None
 
     def put(self, name: Field, value: int, start: int, end: int) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from string import ascii_letters
+
+import msgspec
 
 from kestrel_sql.java.time.fields import Field, Moment
 from kestrel_sql.java.time.number_parts import MAX_DIGITS, Fraction, Number, Reduced, Sign
@@ -55,8 +56,7 @@ _COLONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True):
     """A compiled pattern: its parts in order."""
 
     parts: tuple[Part, ...]
@@ -92,11 +92,10 @@ class Pattern:
         return state
 
 
-@dataclass(slots=True)
-class _Section:
+class _Section(msgspec.Struct):
     """The parts inside one pair of brackets; `open` is the index of the number that fixed-width numbers extend."""
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[Part] = []
     open: int | None = None
 
     def add(self, part: Part) -> None:

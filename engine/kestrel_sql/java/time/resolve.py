@@ -6,7 +6,7 @@ where there are enough, then check the remaining fields against both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.java.time.fields import (
     HOUR_NANOS,
@@ -29,8 +29,7 @@ Fields = dict[Field, int]
 _CLOCK = (Field.HOUR_OF_DAY, Field.MINUTE_OF_HOUR, Field.SECOND_OF_MINUTE, Field.NANO_OF_SECOND)
 
 
-@dataclass(slots=True)
-class Resolved:
+class Resolved(msgspec.Struct):
     """The date (days) and time (ns) of a parsed text if complete, its zone and offset (s), and the unused fields."""
 
     days: int | None

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.java.time.fields import to_days
 from kestrel_sql.java.time.sql_text import GREGORIAN_START
@@ -31,8 +33,7 @@ CalendarFields = dict[str, int]
 _NUMBER = re.compile(r"\s*\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class Digits:
+class Digits(msgspec.Struct, frozen=True):
     """A number of `count` letters; its shape limits its digits to as many if another number follows directly."""
 
     field: str
@@ -50,8 +51,7 @@ class Digits:
         return match.end()
 
 
-@dataclass(frozen=True, slots=True)
-class NamedValues:
+class NamedValues(msgspec.Struct, frozen=True):
     """One of several names, in any letter case; longer names come before their prefixes."""
 
     field: str
@@ -66,8 +66,7 @@ class NamedValues:
         raise ValueError(f"Unparseable date at index {at}")
 
 
-@dataclass(frozen=True, slots=True)
-class LiteralText:
+class LiteralText(msgspec.Struct, frozen=True):
     """A literal text."""
 
     text: str
@@ -79,8 +78,7 @@ class LiteralText:
         return at + len(self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneOffset:
+class ZoneOffset(msgspec.Struct, frozen=True):
     """An offset from GMT, or the name of a zone if `named`."""
 
     shape: re.Pattern[str]

@@ -5,9 +5,10 @@ Names are English. With `ParseState.root` set they are those of Java's root loca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from kestrel_sql.java.time.fields import Field, Moment
 from kestrel_sql.java.time.parse_state import ParseState
@@ -73,8 +74,7 @@ _ROOT: dict[Field, tuple[Names, Names, Names]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(msgspec.Struct, frozen=True):
     """The name of a field's value."""
 
     field: Field
@@ -109,8 +109,7 @@ _PERIODS = (
 _NARROW_PERIODS = {"midnight": "mi", "noon": "n"}
 
 
-@dataclass(frozen=True, slots=True)
-class DayPeriod:
+class DayPeriod(msgspec.Struct, frozen=True):
     """The part of the day, such as `in the evening`; it is not read."""
 
     style: Style
@@ -128,8 +127,7 @@ class DayPeriod:
         return ~at
 
 
-@dataclass(frozen=True, slots=True)
-class Padded:
+class Padded(msgspec.Struct, frozen=True):
     """A part with blanks before it up to a width."""
 
     part: Part
@@ -154,8 +152,7 @@ class Padded:
         return found if found == end else ~at
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     """A literal text."""
 
     text: str
@@ -169,8 +166,7 @@ class Literal:
         return at + len(self.text) if state.starts(text, at, self.text) else ~at
 
 
-@dataclass(frozen=True, slots=True)
-class OptionalSection:
+class OptionalSection(msgspec.Struct, frozen=True):
     """A section in brackets; it is skipped if a field is missing or the text does not match."""
 
     parts: tuple[Part, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from kestrel_sql.java.time.fields import DAY_NANOS, SECOND_NANOS, Field, Moment
 from kestrel_sql.java.time.parse_state import ParseState
@@ -18,8 +19,7 @@ _LOCALIZED_FULL = re.compile(r"[+-](\d\d):(\d\d)(?::(\d\d))?", re.ASCII)
 _REGION_RUN = re.compile(r"[A-Za-z0-9/_+~.-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class Offset:
+class Offset(msgspec.Struct, frozen=True):
     """An offset such as `+05:30`; the offset 0 is printed as `zero`.
 
     `colon` puts a colon before minutes and seconds. `minutes` prints the minutes even if they are 0, and `seconds`
@@ -84,8 +84,7 @@ class Offset:
         return int(digits), start + 2
 
 
-@dataclass(frozen=True, slots=True)
-class LocalizedOffset:
+class LocalizedOffset(msgspec.Struct, frozen=True):
     """An offset such as `GMT+8` or, in full, `GMT+08:00`."""
 
     full: bool
@@ -120,8 +119,7 @@ _ID_OFFSET = Offset("Z", colon=True, minutes=True, seconds=True)
 _SUFFIX_OFFSET = Offset("0", colon=True, minutes=True, seconds=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneId:
+class ZoneId(msgspec.Struct, frozen=True):
     """The id of a zone, such as `Europe/London`, `Z`, `+05:30` or `UTC+01:00`."""
 
     def write(self, moment: Moment) -> str | None:
@@ -133,8 +131,7 @@ class ZoneId:
         return _read_zone(state, text, at, {})
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneName:
+class ZoneName(msgspec.Struct, frozen=True):
     """The name of a zone, such as `PST` or `Pacific Standard Time`; state accepts ids too."""
 
     full: bool

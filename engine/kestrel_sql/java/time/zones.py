@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+import msgspec
 
 from kestrel_sql.java.time.system_v import system_v
 
@@ -24,8 +25,7 @@ _LAST_FEBRUARY = (2**63 - 1) // 1_000 - 170 * 86_400
 """The milliseconds of a BIGINT end on 17 August."""
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(msgspec.Struct, frozen=True):
     """A region with rules, or a fixed offset in seconds (`region` is None); `id` is Java's id of it."""
 
     id: str

@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from uuid import uuid4
 
+import msgspec
 from confluent_kafka import KafkaException
 
 from kestrel_sql.errors import EngineError
@@ -62,8 +62,7 @@ _LISTS = frozenset({"listeners", "advertised.listeners", "listener.security.prot
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(slots=True)
-class Broker:
+class Broker(msgspec.Struct):
     """A broker and its process; a context manager that stops it."""
 
     address: str

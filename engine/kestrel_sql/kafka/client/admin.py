@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, TopicDescription  # noqa: TID251 - the only module that makes one
 
@@ -19,8 +19,7 @@ _HEARD = 50
 _LOOK_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Admin:
+class Admin(msgspec.Struct, frozen=True):
     """A client, and the latest errors of its connections, which calls do not report."""
 
     client: AdminClient

@@ -7,9 +7,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     ClusterMetadata,
@@ -50,8 +50,7 @@ _ALL_DOWN = -187
 """Errors that only say that there was another error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(msgspec.Struct, frozen=True):
     """A topic of a broker; `id` distinguishes it from an earlier topic with the same name."""
 
     name: str
@@ -64,8 +63,7 @@ class Topic:
         return tuple((self.name, partition) for partition in range(self.partitions))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Why a broker does not answer; waiting does not help if the problem is final."""
 
     message: str

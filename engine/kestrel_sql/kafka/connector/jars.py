@@ -11,10 +11,10 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import pyspark
 
 from kestrel_sql.errors import EngineError
@@ -71,8 +71,7 @@ _LOOK_AGAIN_S = 7 * 24 * 3600
 """After this time it is asked again whether the connector of PySpark's own version has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Jars:
+class Jars(msgspec.Struct, frozen=True):
     """Jars on this machine; `note` says, if anything, what a user should know of their version."""
 
     paths: tuple[Path, ...]
@@ -84,8 +83,7 @@ class Jars:
         return ",".join(map(str, self.paths))
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(msgspec.Struct, frozen=True):
     """Coordinates, `group:artifact:version`: one with everything that it needs, of several exactly these.
 
     `note` is what to say of them. With `excluded`, all come with what they need, except that.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException
+from msgspec.structs import replace
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.kafka.client.acls import broker_error
@@ -76,8 +77,7 @@ class StillRunsError(Exception):
     """ksqlDB still runs a query, or has ended so shortly ago that the broker counts it as running: the query waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(msgspec.Struct, frozen=True):
     """Where the queries of a ksqlDB service begin; `say` tells a user.
 
     `rebuilds` says that queries whose state cannot be taken over may begin anew, and write again what ksqlDB has
@@ -91,7 +91,7 @@ class Adoption:
     rebuilds: bool = False
     sink_from: Mapping[Position, int] | None = None
     removes_members: bool = False
-    _removed: dict[str, float] = field(default_factory=dict)
+    _removed: dict[str, float] = {}
     """When (monotonic, s) the members of a group were removed, which happens once."""
 
     def begun(self, prepared: Prepared, offsets: BrokerOffsets, sink: str | None, place: Place) -> Prepared:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import Any
 
 from confluent_kafka import Producer
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.answer import Answer, message_answer

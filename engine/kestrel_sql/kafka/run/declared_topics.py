@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
@@ -47,12 +47,11 @@ _OF_STATEMENT = frozenset(
 """What a broker refuses because of what a statement asks for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topics:
+class Topics(msgspec.Struct, frozen=True):
     """The topics of a broker, which CREATE and DROP … DELETE TOPIC change."""
 
     config: KafkaConfig
-    known: Mapping[str, StoredQuery] = field(default_factory=dict)
+    known: Mapping[str, StoredQuery] = {}
     """The queries of the checkpoint, by name; each checks the topics of its own sources."""
 
     def declare(self, done: Executed, session: Session) -> str | None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import EngineError, StatementError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets, Topic
@@ -38,8 +40,7 @@ class Action(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """What would happen to a query or source.
 
     Attributes:
@@ -56,7 +57,7 @@ class Forecast:
     query_id: str = ""
     why: str = ""
     changes: Sequence[str] = ()
-    start: Offsets = field(default_factory=dict)
+    start: Offsets = {}
 
 
 class _ReadOnly(CheckpointFolder):
@@ -66,11 +67,10 @@ class _ReadOnly(CheckpointFolder):
         """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ImaginedTopics(Topics):
+class _ImaginedTopics(Topics, frozen=True):
     """Imagines the topics that a start would create, and deletes none."""
 
-    imagined: dict[str, TopicShape] = field(default_factory=dict)
+    imagined: dict[str, TopicShape] = msgspec.field(default_factory=dict)
 
     def shapes(self, names: Iterable[str]) -> Mapping[str, TopicShape]:
         wanted = list(names)

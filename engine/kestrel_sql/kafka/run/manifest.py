@@ -9,10 +9,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from threading import Event
 from typing import Any, Final
 from uuid import uuid4
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError, EngineError, PlanError
 from kestrel_sql.kafka.client.offsets import Topic, from_members, to_members
@@ -48,8 +50,7 @@ last batch older code would write a second time.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredQuery:
+class StoredQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One query of a checkpoint.
 
     Attributes:
@@ -95,14 +96,13 @@ class StoredQuery:
         return replace(self, pages=metadata.pages, pages_by_task=metadata.pages_by_task)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The queries of a checkpoint, its number of starts, and the statements (`done`) that must not run again."""
 
-    application: str = field(default_factory=lambda: f"kestrel-{uuid4().hex[:12]}")
+    application: str = msgspec.field(default_factory=lambda: f"kestrel-{uuid4().hex[:12]}")
     """The prefix of the consumer groups and transactional ids of this checkpoint."""
     runs: int = 0
-    queries: Mapping[str, StoredQuery] = field(default_factory=dict)
+    queries: Mapping[str, StoredQuery] = {}
     done: Sequence[str] = ()
     adopting: Sequence[str] = ()
     """The queries of ksqlDB that are still to be taken over: each begins once from where ksqlDB was."""

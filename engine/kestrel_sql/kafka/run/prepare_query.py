@@ -6,8 +6,9 @@ Checks its topics against broker and checkpoint, builds its pipeline, and fixes 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
 
+import msgspec
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from kestrel_sql.dataflow.query_run import QueryRun
@@ -32,8 +33,7 @@ from kestrel_sql.spark.pipeline.pipeline import Pipeline, build_pipeline
 from kestrel_sql.spark.state.row_counts import PageId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """A query that can be started: its entry in the manifest, and its pipeline."""
 
     named: NamedQuery
@@ -58,8 +58,7 @@ class Prepared:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Preparation:
+class Preparation(msgspec.Struct, kw_only=True):
     """Prepares the queries of one start."""
 
     session: Session
@@ -71,9 +70,9 @@ class Preparation:
     """Topics that only new queries of this start write; a new query reads them from the earliest offset."""
     slots: int | None = None
     """The number of Spark's partitions of state, if it is known: as many tasks keep all cores busy."""
-    _placed: dict[str, bool] = field(default_factory=dict)
+    _placed: dict[str, bool] = {}
     """Whether the records of a topic are in the partitions of their keys."""
-    _written: dict[str, int] = field(default_factory=dict)
+    _written: dict[str, int] = {}
     """The numbers of partitions of topics that queries write."""
 
     def new(self, named: NamedQuery) -> Prepared:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+
+import msgspec
+from msgspec.structs import asdict
 
 from kestrel_sql.kafka.client.offsets import from_members
 from kestrel_sql.kafka.client.positions import Position
@@ -13,8 +15,7 @@ from kestrel_sql.kafka.source.batch_counts import Report, records_of
 from kestrel_sql.queries.bad_records import count_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryState:
+class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a query to show (rules E12.7). Unknown values are None.
 
     Attributes:
@@ -54,11 +55,10 @@ _SECONDS = 10.0
 """The period (s) of the rate."""
 
 
-@dataclass(slots=True)
-class Rate:
+class Rate(msgspec.Struct):
     """Rows per second over the last period."""
 
-    _seen: list[tuple[float, int]] = field(default_factory=list)
+    _seen: list[tuple[float, int]] = []
 
     def add(self, moment: float, rows: int) -> None:
         """Add rows that arrived at a moment (s)."""
@@ -70,15 +70,14 @@ class Rate:
         return round(sum(rows for _, rows in self._seen) / _SECONDS, 1)
 
 
-@dataclass(slots=True)
-class QueryProgress:
+class QueryProgress(msgspec.Struct):
     """Collects the reports of Spark and the sink on a query since this process started.
 
     `start` are the offsets where its first batch begins.
     """
 
     query: str
-    start: Mapping[Position, int] = field(default_factory=dict)
+    start: Mapping[Position, int] = {}
     rows_in: int = 0
     rows_out: int = 0
     batch: int = -1
@@ -87,11 +86,11 @@ class QueryProgress:
     bad_records: int = 0
     late_records: int = 0
     first_late: str = ""
-    offsets: dict[Position, int] = field(default_factory=dict)
+    offsets: dict[Position, int] = {}
     lag: dict[str, int] | None = None
     error: str = ""
-    _rate: Rate = field(default_factory=Rate)
-    _read: dict[int, int] = field(default_factory=dict)
+    _rate: Rate = msgspec.field(default_factory=Rate)
+    _read: dict[int, int] = {}
 
     def wrote(self, records: int) -> None:
         """Add records that the sink wrote."""

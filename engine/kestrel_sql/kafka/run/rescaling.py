@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from kestrel_sql.errors import CheckpointError, EngineError
 from kestrel_sql.functions.registry import Registry

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.catalog.upgrade import check_plan_upgrade
@@ -30,8 +32,7 @@ _SHOWN = 3
 _LOGGING = "ksql.logging."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedQuery:
+class NamedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A query of the application, with its name in the manifest, which other statements do not change."""
 
     name: str

@@ -11,12 +11,14 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 from typing import TypeVar
 
+import msgspec
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError, StatementError
@@ -53,15 +55,13 @@ BATCH_RECORDS = 200_000
 """About how many records a query takes at once: a batch has a fixed cost, and half as many took a third more time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUri:
+class StoreUri(msgspec.Struct, frozen=True):
     """The URI of a checkpoint on a store, such as `s3a://bucket/app`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The options of a run.
 
     `patience` (s) is how long to wait for a broker that does not answer; `grace` (s) is how long a stopped run may
@@ -77,7 +77,7 @@ class RunSettings:
     share_sources: bool = False
     passes_blobs: bool = False
     master: str = "local[*]"
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = {}
     patience: float = 60.0
     grace: float | None = None
     max_bad: BadLimit | None = None

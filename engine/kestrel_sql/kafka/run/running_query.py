@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -51,8 +51,7 @@ class _StoppedError(Exception):
     """Stops a query at the start of a batch, before any work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What all queries of a run share."""
 
     spark: SparkSession
@@ -72,8 +71,7 @@ class Surroundings:
     """The number of offsets that a batch of a query spans."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RunningQuery:
+class RunningQuery(msgspec.Struct, kw_only=True):
     """A query that was started; `failure` is the error if it failed.
 
     `resumed` are the rows of state of each page of its checkpoint (`check_start`).
@@ -85,7 +83,7 @@ class RunningQuery:
     folder: CheckpointPath
     """Spark's checkpoint."""
     progress: QueryProgress
-    resumed: Mapping[PageId, int] = field(default_factory=dict)
+    resumed: Mapping[PageId, int] = {}
     failure: EngineError | None = None
     execution: Any = None
     attempts: int = 0

@@ -6,7 +6,8 @@ Creates topics, inserts records, plans queries, but starts none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import StatementError, attach_span
@@ -20,8 +21,7 @@ Effect = Callable[[ParsedStatement], Answer | None]
 """Executes a statement; returns its answer, if it has one."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Script:
+class Script(msgspec.Struct, kw_only=True):
     """Executes statements in order.
 
     A start from a checkpoint executes the same statements again, so that the session is the same. Their effects on the
@@ -44,7 +44,7 @@ class Script:
     ask: Effect
     follow: Callable[[ParsedStatement], Iterable[Answer]]
     insert: Effect
-    _seen: dict[str, int] = field(default_factory=dict)
+    _seen: dict[str, int] = {}
 
     def execute(self, parsed: ParsedStatement) -> Iterable[Answer]:
         """Execute a statement; answers may arrive one after the other.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 
+import msgspec
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from kestrel_sql.dataflow.graph import SinkWrite
@@ -27,8 +28,7 @@ from kestrel_sql.spark.state.row_counts import RowCounts
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPipeline:
+class SharedPipeline(msgspec.Struct, frozen=True):
     """The pipelines of queries that share a source; all of them have `passes`."""
 
     pipelines: Sequence[Pipeline]
@@ -64,8 +64,7 @@ class SharedPipeline:
         return records.through(larger).through(chained(self.passes)).through(function).frame(schema)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """What one query of Spark runs: a query, or several that share a source; `stored` has its checkpoint."""
 
     stored: StoredQuery

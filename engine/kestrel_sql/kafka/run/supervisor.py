@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.errors import EngineError, QueryError, RegistryUnavailableError
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
@@ -21,8 +22,7 @@ AWAY_S = 2.0
 """The seconds between two questions to what does not answer."""
 
 
-@dataclass(slots=True)
-class Absences:
+class Absences(msgspec.Struct):
     """What does not answer, and since when; says once that something is away, and once that it answers again.
 
     Without `patience` (s) it is waited for for ever.
@@ -30,7 +30,7 @@ class Absences:
 
     say: Callable[[str], None]
     patience: float | None = None
-    _since: dict[str, float] = field(default_factory=dict)
+    _since: dict[str, float] = {}
 
     def __bool__(self) -> bool:
         return bool(self._since)
@@ -62,8 +62,7 @@ class Absences:
                 )
 
 
-@dataclass(slots=True, kw_only=True)
-class Supervisor:
+class Supervisor(msgspec.Struct, kw_only=True):
     """Starts queries again, each after a while that grows, as soon as broker, store and schema registry answer."""
 
     session: Session
@@ -74,7 +73,7 @@ class Supervisor:
     say: Callable[[str], None]
     absences: Absences
     until_caught_up: bool = False
-    _due: dict[str, float] = field(default_factory=dict)
+    _due: dict[str, float] = {}
 
     def tend(self, query: RunningQuery) -> bool:
         """Start a query again that has failed, if it is time; return whether it runs or is to run again."""

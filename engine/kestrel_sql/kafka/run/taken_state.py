@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from kestrel_sql.formats.serde import SerdeSpec
@@ -28,8 +28,7 @@ _IN_FLIGHT = "in-flight.json"
 """Beside a checkpoint, the offsets behind the work in flight that its state counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a state goes.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+
+import msgspec
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
@@ -18,8 +19,7 @@ from kestrel_sql.sql.nodes.admin import PrintTopic
 from kestrel_sql.topics.records import Record
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTopics:
+class BrokerTopics(msgspec.Struct, frozen=True):
     """Asks the broker for its topics, without a cache; every method raises QueryError if the broker does not answer."""
 
     config: KafkaConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+import msgspec
 from confluent_kafka import TopicPartition
 
 from kestrel_sql.catalog.catalog import Source
@@ -42,8 +42,7 @@ def queries_behind(session: Session, sink: str) -> dict[str, PersistentQuery]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
+class Causes(msgspec.Struct, frozen=True):
     """Reads the sources of an application on a broker; a topic that is not there has no records."""
 
     session: Session
@@ -103,8 +102,7 @@ class Causes:
                     return
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """A key that is looked for: its values, and bytes that every record with it has; without values a time counts."""
 
     values: frozenset[str]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import islice
 
+import msgspec
+
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.kafka.shadow.shelf import Entry, Shelf
 from kestrel_sql.kafka.shadow.written import Column, Reader, Written, differing, exact, kind_of
@@ -30,8 +32,7 @@ _JUDGED = 10_000
 _NEVER = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """What differs between the sides; one of them may have no record."""
 
     kind: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from threading import Event
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.formats.registry.memory import SchemaRegistry
@@ -30,8 +31,7 @@ _AHEAD = 50_000
 """How many records one side may be ahead before it waits for the other one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
+class Sink(msgspec.Struct, frozen=True, kw_only=True):
     """A sink and its topic on each side.
 
     `by_time` says whether timestamps and headers are those of certain inputs: a result of tables has those of one of
@@ -65,8 +65,7 @@ def _is_ordered(session: Session, name: str) -> bool:
     return not is_merged and len({plan.sink for plan in plans}) == len(plans)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far the comparison is: records that were read, that are not yet, that were equal, that wait for an answer."""
 
     read: tuple[int, ...]
@@ -75,8 +74,7 @@ class Progress:
     waiting: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What was compared: `offsets` are those on each side up to which all is."""
 
     progress: Progress
@@ -85,8 +83,7 @@ class Verdict:
     offsets: tuple[Mapping[Position, int], ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class Shadow:
+class Shadow(msgspec.Struct, kw_only=True):
     """Compares sinks. `report` and `show` are told what differs and, each second, how far it is.
 
     `stop` lets it finish what it has begun: it waits at most `patience` (s) for what one side has not written yet.
@@ -100,8 +97,8 @@ class Shadow:
     report: Callable[[Difference], None]
     show: Callable[[Progress], None]
     stop: Event
-    _sides: list[Side] = field(default_factory=list)
-    _matchers: list[Matcher] = field(default_factory=list)
+    _sides: list[Side] = []
+    _matchers: list[Matcher] = []
 
     def run(self) -> Verdict:
         """Compare; KeyboardInterrupt ends it at once.

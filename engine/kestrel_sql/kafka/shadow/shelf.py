@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgpack
+import msgspec
 
 from kestrel_sql.kafka.shadow.written import Written
 
 _IN_MEMORY = 50_000
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     """What is known of a key: what each side has written since they agreed, when that was (s), and on what."""
 
     since: float
-    sides: tuple[list[Written], list[Written]] = field(default_factory=lambda: ([], []))
+    sides: tuple[list[Written], list[Written]] = msgspec.field(default_factory=lambda: ([], []))
     base: Written | None = None
 
 
-@dataclass(slots=True)
-class Shelf:
+class Shelf(msgspec.Struct):
     """Holds entries; where there are too many, the older half of them is put on disk."""
 
     most: int = _IN_MEMORY
-    _near: dict[bytes, Entry] = field(default_factory=dict)
+    _near: dict[bytes, Entry] = {}
     _folder: TemporaryDirectory[str] | None = None
     _far: Any = None
     _far_count: int = 0

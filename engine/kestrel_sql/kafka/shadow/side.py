@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from kestrel_sql.errors import UsageError
@@ -22,16 +22,15 @@ _FETCHED_S = 1.0
 _NEVER = float("-inf")
 
 
-@dataclass(slots=True)
-class Side:
+class Side(msgspec.Struct):
     """The topics of one system with their partitions, and how far they are read."""
 
     config: KafkaConfig
     topics: Mapping[str, int]
     consumer: Any
-    positions: dict[Position, int] = field(default_factory=dict)
+    positions: dict[Position, int] = {}
     count: int = 0
-    _ended: dict[Position, float] = field(default_factory=dict)
+    _ended: dict[Position, float] = {}
     """When (s) the end of each partition was read; infinity where nothing has come since."""
     _read_at: float = _NEVER
 

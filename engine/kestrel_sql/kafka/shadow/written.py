@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
 from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import SerdeError
@@ -33,16 +35,14 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True):
     """Stands for a value that the formats of the sink cannot read."""
 
     data: bytes
     why: str
 
 
-@dataclass(slots=True)
-class Written:
+class Written(msgspec.Struct):
     """A record of a sink. `content` is what is compared before anything is decoded: value, timestamp and headers.
 
     `side` is 0 for the left and 1 for the right one, `arrived` (s) is when it was read.
@@ -58,8 +58,7 @@ class Written:
     form: Hashable = None
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """What differs between two records, as `value.ADDRESS.ZIP`."""
 
     name: str
@@ -67,14 +66,13 @@ class Column:
     right: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """Reads the records of one side of a sink."""
 
     side: int
     records: SourceRecords
-    _keys: dict[bytes, bytes] = field(default_factory=dict)
-    _schemas: dict[bytes, bytes] = field(default_factory=dict)
+    _keys: dict[bytes, bytes] = {}
+    _schemas: dict[bytes, bytes] = {}
 
     @staticmethod
     def of(side: int, source: Source, topic: str, registry: SchemaRegistry) -> Reader:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -45,8 +45,7 @@ class Delivery(StrEnum):
     AT_LEAST_ONCE = "at-least-once"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The result of writing a batch.
 
     `records` is the number of records of the batch that the broker has now, also those that an earlier attempt wrote.
@@ -265,8 +264,7 @@ def _marks(group: _Group, partitions: Mapping[str, int]) -> list[Mark]:
     return [mark for mark in marks if mark is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """A consumer of the group, and the errors of its connections: a missing ACL on the group is reported only there."""
 
     consumer: Consumer

@@ -13,12 +13,12 @@ import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from threading import Thread
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
@@ -83,8 +83,7 @@ _writers: Kept[tuple[str, int], Writer] = Kept(_MAX_WRITERS)
 """The writers of this worker process: opening one takes several round trips to the broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """A batch to write, the same for all its tasks; `owners` are the workers that wrote the slots of the last one."""
 
     config: KafkaConfig
@@ -96,8 +95,7 @@ class Job:
     owners: Mapping[int, str]
 
 
-@dataclass(slots=True)
-class Share:
+class Share(msgspec.Struct):
     """The records of a batch that one task writes.
 
     Its transaction commits the offsets up to which the task `reads`, if it reads the records of sources itself. Else it
@@ -107,14 +105,14 @@ class Share:
 
     job: Job
     slot: int
-    reads: Marks = field(default_factory=dict)
+    reads: Marks = {}
     place: Position | None = None
-    _marks: Marks = field(default_factory=dict)
+    _marks: Marks = {}
     _writer: Writer | None = None
     _owner: Connection | None = None
     """The worker that has the writer, if it is another one."""
     _is_done: bool = False
-    _records: int = field(default=0)
+    _records: int = msgspec.field(default=0)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write all records, commit, and return rows of `REPORT`.

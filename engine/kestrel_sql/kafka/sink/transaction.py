@@ -13,12 +13,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from operator import length_hint
 from typing import TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -102,8 +102,7 @@ _TRANSIENT = frozenset(
 """Errors of a broker that has just started or lost another broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """How a batch is distributed: the number of writers, and of partitions by topic.
 
     A replay must use that of the first attempt.
@@ -124,8 +123,7 @@ class Layout:
         return json.dumps({"run": run, "slots": self.slots, "partitions": dict(topics)}, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """What a writer has committed with a batch: the batch's number, or the offset up to which it has read."""
 
     number: int

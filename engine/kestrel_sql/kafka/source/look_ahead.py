@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 from confluent_kafka import Message, TopicPartition
 
@@ -27,8 +27,7 @@ from kestrel_sql.kafka.source.ranges import (
 )
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(msgspec.Struct):
     """A range with the records that were seen of it."""
 
     read: RangeRead
@@ -57,8 +56,7 @@ class _Look:
         return self.read.reach > before
 
 
-@dataclass(slots=True)
-class BrokerAhead:
+class BrokerAhead(msgspec.Struct):
     """Looks at the committed records of a broker.
 
     Each record is looked at once, however many batches end before it. A partition of which enough is known for the next
@@ -67,8 +65,8 @@ class BrokerAhead:
 
     config: KafkaConfig
     _consumer: Any = None
-    _looks: dict[Position, _Look] = field(default_factory=dict)
-    _assigned: set[Position] = field(default_factory=set)
+    _looks: dict[Position, _Look] = {}
+    _assigned: set[Position] = set()
 
     def begin(self, start: Offsets, ends: Offsets) -> None:
         """Look at these ranges from now on; what is known of them is kept."""

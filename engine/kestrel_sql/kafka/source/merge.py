@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -28,8 +28,7 @@ Numbers = npt.NDArray[np.int64]
 _Piece = tuple[Numbers, pa.RecordBatch]
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """The records of a partition that were looked at: their offsets and timestamps (ms).
 
     Attributes:
@@ -59,8 +58,7 @@ class LookAhead(Protocol):
         """Forget everything."""
 
 
-@dataclass(slots=True)
-class Cutter:
+class Cutter(msgspec.Struct):
     """Computes where batches end.
 
     A batch ends at a timestamp T: in every partition before the first record with T or later. It exceeds its limit only
@@ -97,8 +95,7 @@ class Cutter:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ages:
+class _Ages(msgspec.Struct, frozen=True):
     """What is known of a range: the age of each record, which is the newest timestamp (ms) so far, as in a merge."""
 
     offsets: Numbers
@@ -172,11 +169,10 @@ class TimeMerge:
         return rows_at(rows, order)
 
 
-@dataclass(slots=True)
-class _Input:
+class _Input(msgspec.Struct):
     """The rows of an input that were not taken yet, in pieces, with the age of each: the newest time (ms) so far."""
 
-    rows: deque[_Piece] = field(default_factory=deque)
+    rows: deque[_Piece] = msgspec.field(default_factory=deque)
     newest: int = -1
     is_ended: bool = False
 
@@ -199,8 +195,7 @@ class _Input:
                 return
 
 
-@dataclass(slots=True)
-class FeedOrder:
+class FeedOrder(msgspec.Struct):
     """Numbers the merged records of a task. The numbers of all tasks differ, and sort by timestamp."""
 
     task: int

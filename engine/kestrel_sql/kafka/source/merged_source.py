@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -57,8 +57,7 @@ _consumers: Kept[str, Consumer] = Kept(1)
 """The consumer of this worker process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec:
+class SourceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The records that a query reads.
 
     Attributes:

@@ -9,6 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Consumer, KafkaError, Message
@@ -36,8 +37,7 @@ _TRANSIENT = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, Kaf
 """Errors after which the library retries by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """The offsets of a partition from `start` to before `end`."""
 
     topic: str

@@ -6,9 +6,9 @@ Spark's own Kafka source, or the merged source if topics or partitions are merge
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from threading import Lock
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +42,7 @@ def open_source(spark: SparkSession, spec: SourceSpec, reading: Reading) -> Pass
     return completed(spark_source(spark, spec), spec.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class _MergedRecords:
+class _MergedRecords(msgspec.Struct, frozen=True):
     """The merged records of several topics, which the source itself passes to a function."""
 
     spark: SparkSession

@@ -12,10 +12,11 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 from urllib.parse import quote
+
+import msgspec
 
 from kestrel_sql.kafka.client.offsets import BrokerOffsets
 from kestrel_sql.kafka.client.positions import Offsets, Position
@@ -32,8 +33,7 @@ def watch(folder: Path, topics: Iterable[str]) -> None:
         _folder_of(folder, topic).mkdir(parents=True, exist_ok=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class WrittenBatches:
+class WrittenBatches(msgspec.Struct, kw_only=True):
     """Tells of the batches of a query that writes `topics`, as far as these are watched.
 
     `is_interrupted` says that an earlier process has begun a batch and not finished it.

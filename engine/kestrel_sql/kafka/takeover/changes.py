@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.rows import Listed, Log, Part, Rows, Values
 from kestrel_sql.topics.records import Record

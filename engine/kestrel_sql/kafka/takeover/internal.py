@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import Chain, Graph, SourceRead, Stateful
 from kestrel_sql.dataflow.rows import Apply, Log, Rows
@@ -16,8 +18,7 @@ from kestrel_sql.types.schema import PSEUDO_COLUMNS, Column
 Serde = Callable[[SerdeSpec], SerdeSpec]
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(msgspec.Struct, frozen=True):
     """An internal topic that feeds a relation.
 
     Attributes:

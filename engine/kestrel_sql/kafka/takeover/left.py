@@ -6,7 +6,8 @@ import re
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.kafka.client.positions import Position
 from kestrel_sql.topics.records import Record
@@ -19,8 +20,7 @@ _TIME, _COUNT, _LENGTH = struct.Struct(">bq"), struct.Struct(">i"), struct.Struc
 _VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """How far a query has read a partition.
 
     Attributes:
@@ -31,7 +31,7 @@ class Committed:
 
     offset: int
     time: int | None = None
-    emitted: Mapping[str, int] = field(default_factory=dict)
+    emitted: Mapping[str, int] = {}
 
     @staticmethod
     def of(offset: int, metadata: bytes, *, is_final: bool) -> Committed:
@@ -61,8 +61,7 @@ def _emitted(data: bytes) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class Left(msgspec.Struct, frozen=True, kw_only=True):
     """What a query left.
 
     Attributes:
@@ -79,7 +78,7 @@ class Left:
     records: Mapping[str, Sequence[Record]]
     committed: Mapping[Position, Committed]
     sink: Callable[[], Sequence[Record]]
-    first: Mapping[Position, int] = field(default_factory=dict)
+    first: Mapping[Position, int] = {}
     now: int = 0
 
     def topic(self, name: str) -> str | None:

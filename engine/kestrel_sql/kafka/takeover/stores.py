@@ -7,9 +7,10 @@ import struct
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.dataflow.aggregate_operators import AnyAggregate
 from kestrel_sql.dataflow.graph import Graph, Stateful
@@ -42,8 +43,7 @@ _LENGTH = struct.Struct(">i")
 _BUFFER = re.compile(r"KSTREAM-(JOINTHIS|OUTERTHIS|JOINOTHER|OUTEROTHER|OUTERSHARED)-(\d+)-store")
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(msgspec.Struct, frozen=True):
     """A group of an aggregate, with the key and the bounds that its window adds to it."""
 
     task: int
@@ -53,8 +53,7 @@ class _Group:
     group: Group
 
 
-@dataclass(slots=True)
-class Stores:
+class Stores(msgspec.Struct):
     """The stores of one query.
 
     Attributes:

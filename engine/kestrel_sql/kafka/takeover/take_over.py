@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import Graph, SourceRead, Stateful
 from kestrel_sql.dataflow.rows import Output
@@ -39,8 +41,7 @@ _FOREIGN_KEY = re.compile(r"-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)
 """Topics with requests and answers of foreign-key joins."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a query.
 
     Attributes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -41,16 +42,14 @@ class Segments:
         return self.starts + self.sizes - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(msgspec.Struct, frozen=True):
     """The results of an aggregate after each row, and each group's final state."""
 
     after: NumberColumn
     states: States
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
+class Sorted(msgspec.Struct, frozen=True):
     """Entries that change groups, sorted by group.
 
     Attributes:

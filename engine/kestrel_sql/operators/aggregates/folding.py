@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.functions.declaration import Aggregator
 from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, failure_of
@@ -32,8 +33,7 @@ def usable_rows(rows: Batch, key_bytes: KeyBytes) -> tuple[Sequence[int], list[b
     return [at for at, _ in found], [*numbers], [numbers[key] for _, key in found]
 
 
-@dataclass(slots=True)
-class _Round:
+class _Round(msgspec.Struct):
     """Entries, in order, and the groups among theirs that start with what others have after earlier rounds."""
 
     merged: list[int]

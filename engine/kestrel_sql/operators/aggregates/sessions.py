@@ -9,6 +9,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, ClassVar
 
+import msgspec
+
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
 from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
@@ -30,8 +32,7 @@ _GONE = "gone"
 _SHORTEST_SEGMENT_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionWindowAggregate:
+class SessionWindowAggregate(msgspec.Struct, frozen=True, kw_only=True):
     """Add each row to the session around it, merging the sessions that it connects; times are in ms (rules O8.2, O9).
 
     The end of a session is the timestamp of its last row. A result ends in the window bounds. With `final` a session is

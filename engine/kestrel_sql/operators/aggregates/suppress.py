@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry, Window
 from kestrel_sql.operators.row_keys import pack_keys, restored_row, unpack_key
@@ -14,8 +15,7 @@ _KEY, _VALUE = 0, 2
 """Indexes into a stored result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSuppress:
+class TableSuppress(msgspec.Struct, frozen=True, kw_only=True):
     """Emit the last result of each window once stream time reaches the end of the window plus `grace_ms` (rules P6.5).
 
     A result keeps its own timestamp. For sessions `grace_ms` is gap + grace, because a session can grow for that long.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, ClassVar
 
+import msgspec
+
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.aggregates.folding import Folding, usable_rows
 from kestrel_sql.operators.aggregates.group_rows import Calls, Columns, result
@@ -20,8 +22,7 @@ MOST_ENTRIES = 1 << 18
 _KEY = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindowAggregate:
+class TimeWindowAggregate(msgspec.Struct, frozen=True, kw_only=True):
     """Add each row to the windows that it falls in; all times are in ms (rules O8.1, O9).
 
     A tumbling window is a hopping window that advances by its size. A result ends in the window bounds. With `final` a

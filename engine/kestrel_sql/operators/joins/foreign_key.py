@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.joins.sides import SIDES
 from kestrel_sql.operators.keyed_rows import KeyedRows
@@ -21,8 +22,7 @@ _RIGHT_VALUE, _RIGHT_TIME = 0, 1
 """Indexes into a stored right row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignKeyJoin:
+class ForeignKeyJoin(msgspec.Struct, frozen=True, kw_only=True):
     """Join each left row with the right row of its foreign key, INNER or LEFT (rules O15).
 
     `key_bytes` serialises keys of the left table, `foreign_key_bytes` keys of the right table and foreign keys. The
@@ -62,8 +62,7 @@ class ForeignKeyJoin:
             yield StateEntry(part="right", side=_RIGHT, key=key, value=restored_row(value), timestamp=timestamp)
 
 
-@dataclass(slots=True)
-class _Tables:
+class _Tables(msgspec.Struct):
     """Both tables while a batch is processed.
 
     Attributes:
@@ -86,7 +85,7 @@ class _Tables:
     lefts: KeyedRows
     rights: KeyedRows
     subscribers: MutableMapping[bytes, dict[bytes, None]]
-    results: Results = field(default_factory=lambda: Results.of(_LEFT, _RIGHT, old=True))
+    results: Results = msgspec.field(default_factory=lambda: Results.of(_LEFT, _RIGHT, old=True))
 
     @classmethod
     def of(cls, rows: Batch, keys: Sequence[bytes | None], state: State, join: ForeignKeyJoin) -> _Tables:

@@ -7,9 +7,10 @@ timestamps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, TypedDict
+
+import msgspec
 
 from kestrel_sql.operators.operator import Batch, Ref, State, Window
 
@@ -17,8 +18,7 @@ _KEY, _WINDOW, _VALUES = 0, 1, 2
 """Indexes into the waiting rows of a key and timestamp."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedRows:
+class ClosedRows(msgspec.Struct, frozen=True):
     """The rows of one key, timestamp (ms) and list (its rank), in order of arrival."""
 
     rank: int

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import msgspec
+
 from kestrel_sql.operators import late_rows
 from kestrel_sql.operators.joins.buffered_rows import BufferedRows
 from kestrel_sql.operators.joins.pending_rows import PendingRows
@@ -23,8 +25,7 @@ _PARTS = ("failed", "time", "left", "right", "pending")
 """The parts of a state, in the order in which it is stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamStreamJoin:
+class StreamStreamJoin(msgspec.Struct, frozen=True, kw_only=True):
     """Join rows of equal key whose timestamps are close enough; all times are in ms (rules O12).
 
     A left row at t matches right rows in [t - before, t + after]. A RIGHT join is built as "right LEFT JOIN left" with

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.keyed_rows import KeyedRows
 from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
@@ -14,8 +15,7 @@ from kestrel_sql.sql.nodes.statements import JoinType
 _STREAM, _TABLE = 0, 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTableJoin:
+class StreamTableJoin(msgspec.Struct, frozen=True, kw_only=True):
     """Join each stream row (side 0) with the table's current row (side 1), INNER or LEFT (rules O13).
 
     If the sources have time windows, `window_size_ms` is the window size of the result's key; other windows match if

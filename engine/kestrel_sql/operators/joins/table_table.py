@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.joins.sides import SIDES, outer_sides, parts_of
 from kestrel_sql.operators.keyed_rows import KeyedRows
@@ -18,8 +19,7 @@ _VALUE, _TIME = 0, 1
 """Indexes into a stored row."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableJoin:
+class TableJoin(msgspec.Struct, frozen=True, kw_only=True):
     """Recompute the result of a key at every change of either side, even to an identical row (rules O14)."""
 
     scope: ClassVar[Scope] = Scope.KEY

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.keyed_rows import KeyedRows
 from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
 from kestrel_sql.operators.row_keys import pack_keys, restored_row, split_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Materialise:
+class Materialise(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the latest row of each key, whatever its timestamp (rules O1).
 
     The operator passes on every record, including tombstones of unknown keys and identical rows, and drops only null

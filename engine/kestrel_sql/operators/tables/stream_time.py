@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+import msgspec
 
 from kestrel_sql.operators.operator import Batch, KeyBytes, Results, Scope, State, StateEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTime:
+class StreamTime(msgspec.Struct, frozen=True, kw_only=True):
     """Set the timestamp of a relation's tombstones to the largest timestamp (ms) that the task has read (rules O17).
 
     Input 0 is the relation; the other inputs are the sources of the task, of which only the timestamps count.

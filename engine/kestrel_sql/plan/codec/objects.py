@@ -6,9 +6,11 @@ import functools
 import operator
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.structs import FieldInfo
 
 from kestrel_sql.errors import NewerPlanError, PlanError
 from kestrel_sql.plan.codec.checks import CHECKS
@@ -41,8 +43,7 @@ from kestrel_sql.types.schema import Column, Schema
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One field of a class in JSON; reading accepts all `names`, writing uses the first."""
 
     field: str
@@ -65,7 +66,7 @@ _FIXED: Mapping[type, Mapping[str, Any]] = {QueryPlan: {"runtimeId": None}}
 
 
 def object_wire(cls: type) -> Wire:
-    """Codec of the dataclass `cls` as a JSON object."""
+    """Codec of the structure `cls` as a JSON object."""
     return Wire(lambda value, path: decode_object(cls, mapping(value, path), path), encode_object)
 
 
@@ -116,7 +117,7 @@ def _decode_member(member: Member, document: dict[str, object], path: str) -> ob
 
 
 def encode_object(value: object) -> dict[str, object]:
-    """Write the fields of a dataclass as JSON values; None becomes null."""
+    """Write the fields of a structure as JSON values; None becomes null."""
     cls: Any = type(value)
     document: dict[str, Any] = {}
     for member in members_of(cls):
@@ -128,30 +129,30 @@ def encode_object(value: object) -> dict[str, object]:
 
 @functools.cache
 def members_of(cls: type) -> tuple[Member, ...]:
-    """The JSON members of the dataclass `cls`, in field order."""
+    """The JSON members of the structure `cls`, in field order."""
     hints = get_type_hints(cls)
-    return tuple(_member(field, hints[field.name]) for field in fields(cls))
+    return tuple(_member(field, hints[field.name]) for field in msgspec.structs.fields(cls))
 
 
-def _member(field: Field[object], annotation: object) -> Member:
+def _member(field: FieldInfo, annotation: object) -> Member:
     if field.name in _BY_NAME:
         name, wire = _BY_NAME[field.name]
         return Member(field.name, (name,), wire, True, None)
     name = json_name(field)
     bare, nullable = _without_none(annotation)
-    default = None if field.default is MISSING else field.default
-    is_required = field.default is MISSING and not nullable
+    default = None if field.default is msgspec.NODEFAULT else field.default
+    is_required = field.default is msgspec.NODEFAULT and not nullable
     return Member(field.name, _ALIASES.get(name, (name,)), _wire(field.name, bare), is_required, default)
 
 
 def ignored_fields(cls: type) -> tuple[str, ...]:
-    """The JSON fields of the dataclass `cls` that are read and checked, but not kept."""
+    """The JSON fields of the structure `cls` that are read and checked, but not kept."""
     return tuple(_IGNORED.get(cls, {}))
 
 
-def json_name(field: Field[object]) -> str:
-    """Return the name of a field of a dataclass in JSON."""
-    return str(field.metadata.get("json", camel_case(field.name)))
+def json_name(field: FieldInfo) -> str:
+    """Return the name of a field in JSON."""
+    return field.encode_name if field.encode_name != field.name else camel_case(field.name)
 
 
 def camel_case(name: str) -> str:

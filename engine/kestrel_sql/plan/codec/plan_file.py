@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.errors import NewerPlanError
 from kestrel_sql.plan.codec.json_text import check_depth, read_json, too_deep, write_json
@@ -21,12 +22,11 @@ WRITTEN_BY = "kestrel.version"
 """The config with the version of Kestrel that wrote the plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFile:
+class PlanFile(msgspec.Struct, frozen=True):
     """The plans of a script's statements in order, and the configs that they were planned under."""
 
     statements: tuple[StatementPlan, ...]
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = {}
 
 
 def load_plan(text: str, written_by: str | None = None) -> PlanFile:

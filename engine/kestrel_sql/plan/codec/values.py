@@ -6,9 +6,10 @@ import decimal
 import json
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.errors import NewerPlanError, PlanError, did_you_mean
 
@@ -16,8 +17,7 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(msgspec.Struct, frozen=True):
     """A codec of one type of value.
 
     `decode(json_value, path)` returns the value, or raises PlanError with the path; `encode(value)` returns JSON.

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 from kestrel_sql.plan.schemas import aggregated
-from kestrel_sql.plan.step import Formats, Step, Typer
+from kestrel_sql.plan.step import Formats, Shown, Step, Typer
 from kestrel_sql.sql.nodes.expressions import FunctionCall
 from kestrel_sql.sql.nodes.statements import Emit, Window
 from kestrel_sql.types.schema import WINDOW_BOUNDS, Schema
 
 
-@dataclass(frozen=True, slots=True)
-class WindowExpression:
+class WindowExpression(msgspec.Struct, frozen=True):
     """A window, and when its results are emitted: at every change or when it closes."""
 
     window: Window
     emit: Emit | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamAggregateV1(Step):
+class StreamAggregateV1(Step, frozen=True, kw_only=True):
     """Aggregate a stream per key."""
 
     tag: ClassVar[str] = "streamAggregateV1"
@@ -30,23 +29,22 @@ class StreamAggregateV1(Step):
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
+    aggregation_functions: Annotated[tuple[FunctionCall, ...], Shown("AGGREGATE")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The key, the plain columns and the results."""
         return aggregated(self, self.non_aggregate_columns, self.aggregation_functions, inputs[0], typer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamWindowedAggregateV1(Step):
+class StreamWindowedAggregateV1(Step, frozen=True, kw_only=True):
     """Aggregate a stream per key and window."""
 
     tag: ClassVar[str] = "streamWindowedAggregateV1"
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
-    window_expression: WindowExpression = field(metadata={"word": "WINDOW"})
+    aggregation_functions: Annotated[tuple[FunctionCall, ...], Shown("AGGREGATE")]
+    window_expression: Annotated[WindowExpression, Shown("WINDOW")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The key, the plain columns, the results and the bounds of the window."""
@@ -54,28 +52,26 @@ class StreamWindowedAggregateV1(Step):
         return Schema((*found.columns, *WINDOW_BOUNDS))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableAggregateV1(Step):
+class TableAggregateV1(Step, frozen=True, kw_only=True):
     """Aggregate a table per group; a changed row is undone in its old group."""
 
     tag: ClassVar[str] = "tableAggregateV1"
     source: Step
     internal_formats: Formats
     non_aggregate_columns: tuple[str, ...]
-    aggregation_functions: tuple[FunctionCall, ...] = field(metadata={"word": "AGGREGATE"})
+    aggregation_functions: Annotated[tuple[FunctionCall, ...], Shown("AGGREGATE")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The key, the plain columns and the results."""
         return aggregated(self, self.non_aggregate_columns, self.aggregation_functions, inputs[0], typer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSuppressV1(Step):
+class TableSuppressV1(Step, frozen=True, kw_only=True):
     """Hold windowed results back until their window closes (ksqlDB 6.1 to 7.1)."""
 
     tag: ClassVar[str] = "tableSuppressV1"
     source: Step
-    refinement_info: str = field(metadata={"word": "EMIT"})
+    refinement_info: Annotated[str, Shown("EMIT")]
     internal_formats: Formats
 
     @property

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 from kestrel_sql.plan.ingestion import IngestionSpec
-from kestrel_sql.plan.step import Formats, Step
+from kestrel_sql.plan.step import Formats, Shown, Step
 from kestrel_sql.plan.steps.sources import ReadsTopic
 from kestrel_sql.types.schema import Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaStreamSourceV1(ReadsTopic, Step):
+class KafkaStreamSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read the messages of a topic as a stream, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaStreamSourceV1"
     kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "ingestion")
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    ingestion: IngestionSpec = field(metadata={"json": "intake"})
+    ingestion: IngestionSpec = msgspec.field(name="intake")
     source_schema: Schema
     pseudo_column_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaTableSourceV1(ReadsTopic, Step):
+class KafkaTableSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read the messages of a topic as a table, as `ingestion` says; queries over the source inherit `formats`."""
 
     tag: ClassVar[str] = "kafkaTableSourceV1"
     kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "ingestion")
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    ingestion: IngestionSpec = field(metadata={"json": "intake"})
+    ingestion: IngestionSpec = msgspec.field(name="intake")
     source_schema: Schema
     pseudo_column_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamHeadersV1(Step):
+class StreamHeadersV1(Step, frozen=True, kw_only=True):
     """Set each row's headers from a column: a map from STRING to STRING or BYTES, or an array of header structs."""
 
     tag: ClassVar[str] = "streamHeadersV1"
@@ -47,8 +45,7 @@ class StreamHeadersV1(Step):
     headers_column: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableHeadersV1(Step):
+class TableHeadersV1(Step, frozen=True, kw_only=True):
     """Set the headers of each table change from a column; a deletion takes them from the deleted row."""
 
     tag: ClassVar[str] = "tableHeadersV1"

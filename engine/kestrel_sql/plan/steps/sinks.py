@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from kestrel_sql.plan.step import Formats, Step, TimestampColumn
+from kestrel_sql.plan.step import Formats, Shown, Step, TimestampColumn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSinkV1(Step):
+class StreamSinkV1(Step, frozen=True, kw_only=True):
     """Write a stream to a topic."""
 
     tag: ClassVar[str] = "streamSinkV1"
@@ -18,12 +16,11 @@ class StreamSinkV1(Step):
     kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "timestamp_column")
     source: Step
     formats: Formats
-    topic_name: str = field(metadata={"word": "topic"})
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    topic_name: Annotated[str, Shown("topic")]
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSinkV1(Step):
+class TableSinkV1(Step, frozen=True, kw_only=True):
     """Write a table to a topic."""
 
     tag: ClassVar[str] = "tableSinkV1"
@@ -31,5 +28,5 @@ class TableSinkV1(Step):
     kept: ClassVar[tuple[str, ...]] = ("topic_name", "formats", "timestamp_column")
     source: Step
     formats: Formats
-    topic_name: str = field(metadata={"word": "topic"})
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    topic_name: Annotated[str, Shown("topic")]
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from kestrel_sql.plan.schemas import source_columns
-from kestrel_sql.plan.step import Formats, Step, TimestampColumn, Typer, WindowInfo
+from kestrel_sql.plan.step import Formats, Shown, Step, TimestampColumn, Typer, WindowInfo
 from kestrel_sql.types.schema import Schema
 
 _KEPT = ("topic_name", "formats", "timestamp_column")
@@ -26,74 +25,69 @@ class ReadsTopic:
         return source_columns(self.source_schema, pseudo_version=self.pseudo_column_version, windowed=self.windowed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSourceV1(ReadsTopic, Step):
+class StreamSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read a topic as a stream."""
 
     tag: ClassVar[str] = "streamSourceV1"
     shareable: ClassVar[bool] = True
     kept: ClassVar[tuple[str, ...]] = _KEPT
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
     source_schema: Schema
     pseudo_column_version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedStreamSourceV1(ReadsTopic, Step):
+class WindowedStreamSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read a topic with windowed keys as a stream."""
 
     tag: ClassVar[str] = "windowedStreamSourceV1"
     shareable: ClassVar[bool] = True
     kept: ClassVar[tuple[str, ...]] = (*_KEPT, "window_info")
     windowed: ClassVar[bool] = True
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    window_info: WindowInfo = field(metadata={"word": "WINDOW"})
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    window_info: Annotated[WindowInfo, Shown("WINDOW")]
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
     source_schema: Schema
     pseudo_column_version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSourceV1(ReadsTopic, Step):
+class TableSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read a topic as a table whose only pseudo column is ROWTIME."""
 
     tag: ClassVar[str] = "tableSourceV1"
     kept: ClassVar[tuple[str, ...]] = _KEPT
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
     source_schema: Schema
     force_changelog: bool = False
     pseudo_column_version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSourceV2(ReadsTopic, Step):
+class TableSourceV2(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read a topic as a table; its stored rows include headers, partition and offset."""
 
     tag: ClassVar[str] = "tableSourceV2"
     kept: ClassVar[tuple[str, ...]] = (*_KEPT, "state_store_formats")
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
     source_schema: Schema
     pseudo_column_version: int
     state_store_formats: Formats
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowedTableSourceV1(ReadsTopic, Step):
+class WindowedTableSourceV1(ReadsTopic, Step, frozen=True, kw_only=True):
     """Read a topic with windowed keys as a table."""
 
     tag: ClassVar[str] = "windowedTableSourceV1"
     kept: ClassVar[tuple[str, ...]] = (*_KEPT, "window_info")
     windowed: ClassVar[bool] = True
-    topic_name: str = field(metadata={"word": "topic"})
+    topic_name: Annotated[str, Shown("topic")]
     formats: Formats
-    window_info: WindowInfo = field(metadata={"word": "WINDOW"})
-    timestamp_column: TimestampColumn | None = field(default=None, metadata={"word": "TIMESTAMP"})
+    window_info: Annotated[WindowInfo, Shown("WINDOW")]
+    timestamp_column: Annotated[TimestampColumn | None, Shown("TIMESTAMP")] = None
     source_schema: Schema
     pseudo_column_version: int = 0

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from kestrel_sql.plan.schemas import grouped, grouped_as_text, rekeyed, selected
-from kestrel_sql.plan.step import Formats, SelectItem, Step, Typer
+from kestrel_sql.plan.step import Formats, SelectItem, Shown, Step, Typer
 from kestrel_sql.sql.nodes.expressions import Expression
 from kestrel_sql.types.schema import Schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableFilterV1(Step):
+class TableFilterV1(Step, frozen=True, kw_only=True):
     """Turn a row that fails the predicate into a tombstone if its previous version passed."""
 
     tag: ClassVar[str] = "tableFilterV1"
     row_by_row: ClassVar[bool] = True
     passive: ClassVar[bool] = True
     source: Step
-    filter_expression: Expression = field(metadata={"word": "WHERE"})
+    filter_expression: Annotated[Expression, Shown("WHERE")]
 
     @property
     def has_old_rows(self) -> bool:
@@ -33,8 +31,7 @@ class TableFilterV1(Step):
         return self.source.has_old_rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSelectV1(Step):
+class TableSelectV1(Step, frozen=True, kw_only=True):
     """Compute the value columns of a table."""
 
     tag: ClassVar[str] = "tableSelectV1"
@@ -42,7 +39,7 @@ class TableSelectV1(Step):
     passive: ClassVar[bool] = True
     source: Step
     key_column_names: tuple[str, ...] | None = None
-    select_expressions: tuple[SelectItem, ...] = field(metadata={"word": "SELECT"})
+    select_expressions: Annotated[tuple[SelectItem, ...], Shown("SELECT")]
     internal_formats: Formats | None = None
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
@@ -60,43 +57,40 @@ class TableSelectV1(Step):
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSelectKeyV1(Step):
+class TableSelectKeyV1(Step, frozen=True, kw_only=True):
     """Re-key a table, to change its key format."""
 
     tag: ClassVar[str] = "tableSelectKeyV1"
     kept: ClassVar[tuple[str, ...]] = ("internal_formats", "key_expression")
     source: Step
     internal_formats: Formats
-    key_expression: tuple[Expression, ...] = field(metadata={"word": "PARTITION BY"})
+    key_expression: Annotated[tuple[Expression, ...], Shown("PARTITION BY")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The new key, and the value."""
         return rekeyed(self.key_expression, inputs[0], typer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableGroupByV1(Step):
+class TableGroupByV1(Step, frozen=True, kw_only=True):
     """Group a table; several expressions make one STRING key, joined by `|+|` (ksqlDB up to 6.2)."""
 
     tag: ClassVar[str] = "tableGroupByV1"
     source: Step
     internal_formats: Formats
-    group_by_expressions: tuple[Expression, ...] = field(metadata={"word": "GROUP BY"})
+    group_by_expressions: Annotated[tuple[Expression, ...], Shown("GROUP BY")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The key of the groups, and the value."""
         return grouped_as_text(self.group_by_expressions, inputs[0], typer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableGroupByV2(Step):
+class TableGroupByV2(Step, frozen=True, kw_only=True):
     """Group a table; each expression makes one key column."""
 
     tag: ClassVar[str] = "tableGroupByV2"
     source: Step
     internal_formats: Formats
-    group_by_expressions: tuple[Expression, ...] = field(metadata={"word": "GROUP BY"})
+    group_by_expressions: Annotated[tuple[Expression, ...], Shown("GROUP BY")]
 
     def schema(self, inputs: Sequence[Schema], typer: Typer) -> Schema:
         """The key of the groups, and the value."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError
@@ -24,8 +26,7 @@ from kestrel_sql.types.sql_types import Struct
 NamedItem = SelectExpression | SelectAll
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(msgspec.Struct, frozen=True):
     """A checked query; column references are qualified with the alias of their source.
 
     Every item of `select` except stars has an alias. `is_persistent` is False for a push query.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.planner.analysis.scope import QuerySource, Scope
@@ -19,8 +19,7 @@ JOIN_SQL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """One join: `right` is the newly joined source, `left` the earlier source that the criterion names.
 
     `written` is the criterion as SQL, for messages.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Catalog, Source
 from kestrel_sql.errors import (
@@ -36,8 +38,7 @@ _SINGULAR_UNITS = frozenset({"DAY", "HOUR", "MINUTE", "SECOND"})
 PSEUDO_VERSION = max(PSEUDO_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class QuerySource:
+class QuerySource(msgspec.Struct, frozen=True):
     """A source of FROM under its alias; `rows` is its schema with the columns that expressions can name."""
 
     alias: str
@@ -67,8 +68,7 @@ def star(rows: Schema) -> Iterator[str]:
     yield from (name for name in names if name not in SYSTEM_NAMES and name not in keys)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The sources of one query in FROM order."""
 
     sources: tuple[QuerySource, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.errors import StatementError, TypeMismatchError, position
 from kestrel_sql.plan.step import TimestampColumn

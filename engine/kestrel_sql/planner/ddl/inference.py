@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import RegistryError, StatementError
@@ -21,8 +22,7 @@ from kestrel_sql.types.schema import Column, Role, Schema
 _FORMATS = {language.format: name for name, language in LANGUAGES.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """A schema that a statement registers.
 
     Without `schema_id` the schema is generated from `columns`; else the schema with that id is registered and must get
@@ -38,8 +38,7 @@ class Registration:
     only_if_absent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inferred:
+class Inferred(msgspec.Struct, frozen=True, kw_only=True):
     """Columns from the registry; None for a key or value that the statement defines, or that has no schema.
 
     `properties` are the statement's, with the full names of the schemas that it gives by id.
@@ -155,8 +154,7 @@ def _schema_id(text: str, side: Side) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _SchemaRequest:
+class _SchemaRequest(msgspec.Struct, frozen=True):
     side: Side
     topic: str
     format: FormatInfo

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import FormatError, RegistryError
 from kestrel_sql.formats.properties import FULL_NAME
@@ -23,8 +24,7 @@ _NAMES = {"JSON": "JSON_DOCUMENT"}
 _WHOLE: dict[str, tuple[str, SqlType]] = {"TEXT": ("TEXT", STRING), "BYTES": ("DATA", BYTES), "JSON": ("DATA", STRING)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageSerde:
+class MessageSerde(msgspec.Struct, frozen=True, kw_only=True):
     """The key or value of a message: its format, its columns, and the format that queries over the source inherit."""
 
     format: FormatInfo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Catalog
 from kestrel_sql.errors import StatementError, UnsupportedError
@@ -33,8 +34,7 @@ _ITEMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True):
     """The serdes of the messages of a statement; `key_item` is its INCLUDE KEY, or None."""
 
     key: MessageSerde

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.catalog.apply import alterable_source, check_kind, source_of, with_columns
 from kestrel_sql.catalog.catalog import Catalog, Source
@@ -37,8 +37,7 @@ from kestrel_sql.types.schema import Column, Role, Schema
 CreateCommand = CreateStreamV1 | CreateTableV1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceUse:
+class SourceUse(msgspec.Struct, frozen=True, kw_only=True):
     """What uses a source: streams and tables made from it, and the ids of INSERT INTO that read or write it."""
 
     sources: tuple[str, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import FunctionError, StatementError, TypeMismatchError
 from kestrel_sql.functions.bind.bind import bind
@@ -16,8 +17,7 @@ from kestrel_sql.sql.nodes.walk import calls, walk
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True)
-class Types:
+class Types(msgspec.Struct, frozen=True):
     """Types expressions with one registry of functions and one configuration."""
 
     functions: Registry

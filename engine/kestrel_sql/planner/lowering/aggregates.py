@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import FormatError, StatementError
 from kestrel_sql.formats.table import format_of
@@ -31,8 +33,7 @@ from kestrel_sql.types.schema import ROWTIME, WINDOW_BOUNDS, Column
 from kestrel_sql.types.sql_types import quote
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
+class Grouping(msgspec.Struct, frozen=True):
     """The expressions of an aggregating query, with unqualified column names."""
 
     items: tuple[SelectItem, ...]

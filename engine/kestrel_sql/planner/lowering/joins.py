@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.formats.properties import SCHEMA_ID
@@ -27,8 +27,7 @@ from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression
 from kestrel_sql.sql.nodes.statements import SourceKind, Within
 
 
-@dataclass(frozen=True, slots=True)
-class KeyFormat:
+class KeyFormat(msgspec.Struct, frozen=True):
     """The key format that both sides of a join share."""
 
     info: FormatInfo
@@ -55,8 +54,7 @@ def key_name(analysis: Analysis, joins: tuple[Joined, ...]) -> str:
     return prefixed(chosen.qualifier or "", chosen.name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lowering:
+class _Lowering(msgspec.Struct, frozen=True):
     analysis: Analysis
     types: Types
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.plan.schemas import scope_of
 from kestrel_sql.plan.step import Formats, Step, WindowInfo
@@ -15,8 +17,7 @@ from kestrel_sql.types.schema import Schema
 from kestrel_sql.types.sql_types import SqlType
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(msgspec.Struct, frozen=True):
     """The result of a step.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.errors import EngineError, StatementError, TypeMismatchError

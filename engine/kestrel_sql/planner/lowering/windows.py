@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.errors import StatementError
 from kestrel_sql.plan.step import WindowInfo, WindowType

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import Span, StatementError, TargetError
 from kestrel_sql.plan.commands import CreateStreamV1, CreateTableV1
@@ -13,8 +14,7 @@ WEEK_MS = 604_800_000
 """How long a broker keeps records if nobody says anything else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicShape:
+class TopicShape(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a topic.
 
     `retention_ms` is -1 for unlimited retention, and None if the user may not read it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import PropertyError, SqlSyntaxError
 from kestrel_sql.formats.properties import DELIMITER, FULL_NAME, NULLABLE, SCHEMA_ID
@@ -23,8 +24,7 @@ from kestrel_sql.planner.properties.values import (
 from kestrel_sql.sql.nodes.statements import Properties, SourceKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicProperties:
+class TopicProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The topic of a source or sink; None means the default name, or the number that an existing topic has."""
 
     name: str | None = None
@@ -33,8 +33,7 @@ class TopicProperties:
     retention_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SerdeProperties:
+class SerdeProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The format of the key or of the value as a statement gives it; `format` is upper case.
 
     `properties` are the format's properties by their names in plans, sorted; `schemaId` is one of them.
@@ -54,16 +53,14 @@ class SerdeProperties:
         return None if text is None else int(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimestampProperty:
+class TimestampProperty(msgspec.Struct, frozen=True, kw_only=True):
     """TIMESTAMP and TIMESTAMP_FORMAT; `column` is an exact column name."""
 
     column: str
     format: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceProperties:
+class SourceProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The WITH clause of CREATE STREAM|TABLE over a topic."""
 
     topic: TopicProperties
@@ -75,8 +72,7 @@ class SourceProperties:
     connector: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkProperties:
+class SinkProperties(msgspec.Struct, frozen=True, kw_only=True):
     """The WITH clause of CREATE STREAM|TABLE AS SELECT."""
 
     topic: TopicProperties = TopicProperties()

@@ -7,11 +7,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
 from uuid import uuid4
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
@@ -61,8 +61,7 @@ _MOMENT_S = 0.05
 _CHUNK, _LOOK_S = 1_000, 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerEngineSettings:
+class BrokerEngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a broker, where the checkpoint is, and how many rows may wait for a push client."""
 
     run: RunSettings

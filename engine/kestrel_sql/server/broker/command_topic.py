@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
@@ -36,8 +36,7 @@ _Settings = tuple[Mapping[str, object], Mapping[str, object]]
 """The properties of a request, and those of the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A command and its offset, which is its sequence number."""
 
     offset: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.config import KafkaConfig
@@ -19,8 +20,7 @@ from kestrel_sql.session.session import PersistentQuery, Session, properties_con
 from kestrel_sql.sql.nodes.admin import ControlQuery
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(msgspec.Struct, frozen=True):
     """What would happen to a query; `is_taken` says whether it would go on."""
 
     query_id: str

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.dataflow.log_entries import FATAL
@@ -111,8 +113,7 @@ class BrokerPush(SharedQuery):
             remove_folder(folder)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where push queries run, and keep what they need while they run: no later start reads it."""
 
     checkpoint: CheckpointPath

@@ -9,11 +9,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from kestrel_sql.admin.view import Failure, PartitionOffsets

@@ -8,10 +8,10 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from kestrel_sql.catalog.catalog import Source
@@ -62,18 +62,17 @@ def _window_start(key: bytes) -> int:
     return int.from_bytes(key[-8:], "big")
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(msgspec.Struct):
     """The rows of a table by the bytes of their key; those of a windowed table also by their key without its window."""
 
     suffix: int
     """How many bytes at the end of a key are its window."""
-    by_key: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
-    by_bare_key: dict[bytes, dict[bytes, None]] = field(default_factory=dict)
-    headers: dict[bytes, _Headers] = field(default_factory=dict)
+    by_key: dict[bytes, tuple[bytes, int]] = {}
+    by_bare_key: dict[bytes, dict[bytes, None]] = {}
+    headers: dict[bytes, _Headers] = {}
     retention_ms: int | None = None
     """How much earlier than the newest window of its partition a window starts at most; None for any time."""
-    starts: dict[int, dict[int, set[bytes]]] = field(default_factory=dict)
+    starts: dict[int, dict[int, set[bytes]]] = {}
     """The keys by the start (ms) of their window, for each partition of a table with a retention."""
 
     def write(self, changes: Iterable[_Change], partition: int = 0) -> None:
@@ -225,8 +224,7 @@ class TableTopic:
                 self._changes[number] = changes[count:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicTable:
+class TopicTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table as one pull query reads it (`PulledTable`)."""
 
     topic: TableTopic

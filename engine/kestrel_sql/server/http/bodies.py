@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from json import JSONDecoder
 from json.decoder import JSONArray, JSONObject, scanstring  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 import orjson
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -63,8 +63,7 @@ _LARGE = 1 << 17
 """From how many bytes on a body is read in steps: orjson keeps all threads from Python for up to 65 ms a megabyte."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What one request may take; times in seconds, sizes in bytes, `pulls_per_second` for each user."""
 
     body_bytes: int = 10 << 20

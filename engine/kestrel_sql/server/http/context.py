@@ -7,9 +7,9 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
 from starlette.requests import HTTPConnection
 
 from kestrel_sql.server.errors import BAD_STATEMENT, TOO_MANY_REQUESTS, ApiError
@@ -28,11 +28,10 @@ Point = tuple[float, int, int, int]
 """Time (s since the epoch), rows in, rows out, lag in records."""
 
 
-@dataclass(slots=True)
-class History:
+class History(msgspec.Struct):
     """Samples of every query, half an hour of them."""
 
-    points: dict[str, deque[Point]] = field(default_factory=dict)
+    points: dict[str, deque[Point]] = {}
 
     async def sample(self, service: Service) -> None:
         """Take a sample every few seconds, until cancelled."""
@@ -53,16 +52,15 @@ class History:
         return {query_id: list(points) for query_id, points in self.points.items()}
 
 
-@dataclass(slots=True)
-class Context:
+class Context(msgspec.Struct):
     """One server as its routes see it."""
 
     service: Service
     access: Access
-    limits: Limits = field(default_factory=Limits)
-    started: float = field(default_factory=time.time)
-    history: History = field(default_factory=History)
-    _pulls: dict[str, tuple[float, float]] = field(default_factory=dict)
+    limits: Limits = msgspec.field(default_factory=Limits)
+    started: float = msgspec.field(default_factory=time.time)
+    history: History = msgspec.field(default_factory=History)
+    _pulls: dict[str, tuple[float, float]] = {}
     _pulling: int = 0
 
     async def parse(self, http: HTTPConnection, request: Request) -> Sequence[ParsedStatement]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -15,8 +15,7 @@ from kestrel_sql.server.http.context import context_of, principal_of
 from kestrel_sql.server.http.framing import JSON, QUERY, negotiate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One way to ask the server.
 
     The docstring of its function is the manual. Its `Example:` lines are tests: a method, a path, perhaps a body, and

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.formats.protobuf import generate
 from kestrel_sql.formats.serde import SerdeSpec
@@ -64,8 +66,7 @@ def _weight(text: str) -> float:
         return 0.0
 
 
-@dataclass(slots=True)
-class Frame:
+class Frame(msgspec.Struct):
     """Writes the answer of one query."""
 
     start: bytes

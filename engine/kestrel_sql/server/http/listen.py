@@ -7,10 +7,10 @@ import logging
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypercorn.asyncio import serve
 from hypercorn.config import Config, Sockets
 from starlette.types import ASGIApp
@@ -34,8 +34,7 @@ _GRACE_S = 3.0
 """How long requests may take to end when the server ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
+class Tls(msgspec.Struct, frozen=True, kw_only=True):
     """Files in PEM.
 
     With `clients`, the certificates of authorities, clients must show a certificate that one of them signed.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from importlib.resources import files
 from pathlib import PurePath
 
+from msgspec.structs import asdict
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -41,7 +41,9 @@ async def page_data(http: HttpRequest) -> Response:
     def content() -> Response:
         sources = [_source(each) for each in service.sources() if user.may("read", each.name)]
         told = {"state": service.state.value, "service": service.service_id, "sources": sources}
-        return json_answer({"history": history, **told, **asdict(service.figures())})
+        figures = service.figures()
+        queries = [asdict(each) for each in figures.queries]
+        return json_answer({"history": history, **told, **asdict(figures), "queries": queries})
 
     return await asyncio.to_thread(content)
 

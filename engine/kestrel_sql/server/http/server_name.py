@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 from contextvars import ContextVar
-from dataclasses import dataclass
 
+import msgspec
 from starlette.datastructures import URL
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,8 +22,7 @@ def remember(_connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _cont
     _asked.set(name)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckServerName:
+class CheckServerName(msgspec.Struct, frozen=True):
     """ASGI middleware that refuses requests whose host is not the server name of their connection."""
 
     app: ASGIApp

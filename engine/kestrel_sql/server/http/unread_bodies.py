@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _MOST_BYTES = 256 << 10
 _MOST_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBodies:
+class ReadBodies(msgspec.Struct, frozen=True):
     """ASGI middleware for HTTP/1.1.
 
     Before an answer starts, the rest of a small body is read, else the connection is closed.
@@ -39,8 +38,7 @@ class ReadBodies:
         await self.app(scope, body.receive, sending)
 
 
-@dataclass(slots=True)
-class _Body:
+class _Body(msgspec.Struct):
     source: Receive
     ended: bool = False
 

@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from kestrel_sql.admin.print_topic import format_lines, print_line, printed_source
 from kestrel_sql.admin.view import EngineView

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from kestrel_sql.catalog.catalog import Source
 from kestrel_sql.server.errors import FORBIDDEN, ApiError
@@ -23,16 +24,14 @@ ROLES = ("read", "insert", "ddl", "admin")
 """What a grant may allow: ask and select; insert rows; create, change and drop; everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A role for the sources whose names match a pattern such as `ORDERS_*`."""
 
     role: str
     pattern: str = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """A user with what is granted to them."""
 
     name: str
@@ -52,11 +51,10 @@ EVERYBODY = Principal("anonymous", (Grant("admin"),))
 _ASKING = (a.ListObjects, a.Describe, a.Explain, a.AssertTopic, a.AssertSchema)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """Checks statements of users against their grants."""
 
-    log: Callable[[Principal, str, str], None] = field(default=lambda user, what, outcome: None)
+    log: Callable[[Principal, str, str], None] = msgspec.field(default=lambda user, what, outcome: None)
     """Told each statement of each user, with `allowed` or `refused`."""
 
     def require(self, user: Principal, role: str, source: str | None = None) -> None:

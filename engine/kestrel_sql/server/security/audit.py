@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+
+import msgspec
 
 from kestrel_sql.server.secrets import without_secrets
 from kestrel_sql.server.security.access import Principal
 
 
-@dataclass(slots=True)
-class AuditLog:
+class AuditLog(msgspec.Struct):
     """Writes lines to a file that is open for appending; values of properties that hold secrets are left out."""
 
     file: TextIO

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,8 +21,7 @@ Authenticate = Callable[[str], Awaitable[Principal | None]]
 """Gives the user of an Authorization header, None if it is not valid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(msgspec.Struct, frozen=True):
     """ASGI middleware that refuses requests of foreign pages and unknown users.
 
     A page of another origin may call only if `origins` names it, for a browser sends such calls with all that the user

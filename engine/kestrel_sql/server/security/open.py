@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.server.security.access import Access, Principal
@@ -14,8 +15,7 @@ from kestrel_sql.server.security.tokens import Tokens
 from kestrel_sql.server.security.users import read_users
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecuritySettings:
+class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who may ask; without users and keys everybody on this machine may do everything."""
 
     users: Path | None = None

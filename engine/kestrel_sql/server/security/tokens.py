@@ -6,9 +6,9 @@ import asyncio
 import json
 import time
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
@@ -26,8 +26,7 @@ _REFRESH_S = 60.0
 _FETCH_S = 10.0
 
 
-@dataclass(slots=True)
-class Tokens:
+class Tokens(msgspec.Struct):
     """Checks the Authorization headers of bearer authentication.
 
     Keys come from `jwks`, a file or an https URL. A token needs a subject, an expiry, an issuer and an audience, the

@@ -8,9 +8,9 @@ import binascii
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import yaml
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -43,14 +43,13 @@ def parse_grant(text: str) -> Grant:
     return Grant(role, pattern or "*")
 
 
-@dataclass(slots=True)
-class Users:
+class Users(msgspec.Struct):
     """Checks the Authorization headers of basic authentication."""
 
     hashes: dict[str, str]
     principals: dict[str, Principal]
-    _right: dict[bytes, tuple[float, Principal]] = field(default_factory=dict)
-    _unknown: str = field(default_factory=lambda: _hasher.hash("of nobody"))
+    _right: dict[bytes, tuple[float, Principal]] = {}
+    _unknown: str = msgspec.field(default_factory=lambda: _hasher.hash("of nobody"))
 
     async def __call__(self, header: str) -> Principal | None:
         """The user of a header, None if name or password are wrong; the check of an unknown name takes as long."""

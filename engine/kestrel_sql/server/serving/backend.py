@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.admin.view import EngineView
@@ -24,16 +25,14 @@ from kestrel_sql.sql.parse.parser import ParsedStatement
 from kestrel_sql.topics.records import Record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(msgspec.Struct, frozen=True, kw_only=True):
     """A command that was carried out: what the session did (None for PAUSE and the like), and its sequence number."""
 
     executed: Executed | None
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """How many records of a batch are durable, up to the first that is not; `error` says why that one is not."""
 
     count: int

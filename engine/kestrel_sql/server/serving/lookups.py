@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.catalog.catalog import Catalog
@@ -28,12 +30,11 @@ _Shape = tuple[str, str]
 """The text before the constant, and the type of the constant."""
 
 
-@dataclass(slots=True)
-class Lookups:
+class Lookups(msgspec.Struct):
     """Remembers statements `SELECT … WHERE column = constant` and how they are answered; any thread may ask."""
 
-    _statements: dict[_Shape, ParsedStatement] = field(default_factory=dict)
-    _planned: dict[tuple[_Shape, str], tuple[Catalog, Config, LookUp]] = field(default_factory=dict)
+    _statements: dict[_Shape, ParsedStatement] = {}
+    _planned: dict[tuple[_Shape, str], tuple[Catalog, Config, LookUp]] = {}
 
     def parsed(self, request: Request) -> ParsedStatement | None:
         """Return the statement of a request if one is known that differs in its constant only."""

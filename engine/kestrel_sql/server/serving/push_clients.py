@@ -7,9 +7,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from kestrel_sql.planner.config import Config
 from kestrel_sql.queries.transient import QueryKind, Row, TransientQuery

@@ -6,12 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count, islice
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Answer
 from kestrel_sql.errors import EngineError
@@ -48,8 +50,7 @@ def transient_id(query: Query, config: Config, session: Session, number: int) ->
 _BATCH = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class PulledRows:
+class PulledRows(msgspec.Struct, frozen=True):
     """The answer of a pull query (`RowStream`), which lets go of the rows that it has given."""
 
     query_id: str
@@ -76,8 +77,7 @@ class _Told(Protocol):
     def __call__(self, work: Callable[[], _T]) -> Callable[[], _T]: ...
 
 
-@dataclass(slots=True)
-class Queries:
+class Queries(msgspec.Struct):
     """Starts the queries of clients; `readers` plan and `pullers` answer beside the event loop."""
 
     engine: Backend
@@ -85,8 +85,8 @@ class Queries:
     pullers: Executor
     pulled: int = 0
     """How many pull queries were answered."""
-    _lookups: Lookups = field(default_factory=Lookups)
-    _numbers: count[int] = field(default_factory=lambda: count(1))
+    _lookups: Lookups = msgspec.field(default_factory=Lookups)
+    _numbers: count[int] = msgspec.field(default_factory=lambda: count(1))
 
     async def parse(
         self, request: Request, check: Callable[[Sequence[ParsedStatement]], None], most: int

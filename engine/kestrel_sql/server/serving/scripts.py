@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.admin.answer import Entity
 from kestrel_sql.errors import StatementError
@@ -18,13 +19,12 @@ CarryOut = Callable[[ParsedStatement, int, Mapping[str, object], Mapping[str, st
 """Carries out the n-th of several equal statements under properties and variables, unless an earlier start did."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServedScript:
+class ServedScript(msgspec.Struct, frozen=True):
     """The statements of scripts in order; SET and DEFINE hold for those that follow."""
 
     carry_out: CarryOut
     session: Session
-    _seen: Counter[str] = field(default_factory=Counter)
+    _seen: Counter[str] = msgspec.field(default_factory=Counter)
 
     def run(self, text: str) -> Sequence[Entity]:
         """Carry out a text, and return what the statements answer.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
 from typing import TypeGuard, get_args
 from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.admin.answer import Entity
 from kestrel_sql.admin.entities.answers import entity_of
@@ -61,8 +63,7 @@ def _misplaced(parsed: ParsedStatement, session: Session) -> ApiError:
     return ApiError(QUERY_ENDPOINT, message, statement=parsed.text)
 
 
-@dataclass(slots=True)
-class Statements:
+class Statements(msgspec.Struct):
     """Carries out the statements of requests on one engine."""
 
     engine: Backend
@@ -70,7 +71,7 @@ class Statements:
     host: str
     inserted: int = 0
     """How many rows clients inserted."""
-    lines: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, int] = {}
     """The line of each query's statement in the text that brought it; that of an earlier server is not known."""
 
     def validate(

@@ -12,10 +12,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from threading import Event, Thread
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from kestrel_sql.errors import CheckpointInUseError, EngineError
 from kestrel_sql.spark.checkpoint.batch_log import numbered
@@ -31,8 +32,7 @@ _KEPT = 5
 _USE_ANOTHER = "stop that one first, or use another checkpoint for this one"
 
 
-@dataclass(slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, kw_only=True):
     """A lease on a checkpoint of `seconds`; `lose` is called when another has taken it, or its files were deleted."""
 
     checkpoint: CheckpointPath
@@ -41,10 +41,10 @@ class Lease:
     number: int = 0
     lost: str = ""
     """Why the lease was lost, empty unless it was."""
-    _owner: Mapping[str, Any] = field(default_factory=lambda: _owner())
+    _owner: Mapping[str, Any] = msgspec.field(default_factory=lambda: _owner())
     _renewed: int = 0
     _say: Callable[[str], None] = lambda _: None
-    _closed: Event = field(default_factory=Event)
+    _closed: Event = msgspec.field(default_factory=Event)
     _renewing: Thread | None = None
 
     def take(self, say: Callable[[str], None], stop: Event) -> None:

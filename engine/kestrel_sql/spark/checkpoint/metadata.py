@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
 
 from kestrel_sql.errors import CheckpointError, PlanError
 from kestrel_sql.plan.codec.json_text import read_json, write_json
@@ -59,8 +61,7 @@ _SHOWN_CHARACTERS = 100
 _ANEW = "or start with a new checkpoint"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointMetadata:
+class CheckpointMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The queries that a checkpoint belongs to.
 
     Attributes:

@@ -6,10 +6,11 @@ Consecutive ones run as a single `mapInArrow`, so that rows go to Python once (A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 Batches = Iterator[pa.RecordBatch]
@@ -24,8 +25,7 @@ class MapsInArrow(Protocol):
         """Return what a function makes of the rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(msgspec.Struct, frozen=True):
     """Rows, and the passes that are not applied yet."""
 
     rows: MapsInArrow

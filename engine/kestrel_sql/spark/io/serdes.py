@@ -6,9 +6,9 @@ Whole batches with a bulk codec where the format has one, or else record by reco
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -41,8 +41,7 @@ PATIENCE = 3
 """After this many failures of the bulk codec in a row it is tried only now and then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(msgspec.Struct, frozen=True):
     """The keys or the values of records: an array for each column, which records have a key or value, and errors."""
 
     arrays: list[pa.Array]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -22,8 +22,7 @@ from kestrel_sql.spark.envelope import struct_column
 from kestrel_sql.spark.io.serdes import Errors, SerdeWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The records of rows: bytes of keys and values, and for rows that cannot be written a log entry, by index."""
 
     keys: pa.BinaryArray

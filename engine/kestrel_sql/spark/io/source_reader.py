@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -20,8 +20,7 @@ from kestrel_sql.spark.envelope import struct_field
 from kestrel_sql.spark.io.serdes import Errors, Mask, SerdeReader
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """The rows of records: structs, window bounds (ms), and log entries by index in the batch.
 
     `dropped` has the indices of the records that give no row.

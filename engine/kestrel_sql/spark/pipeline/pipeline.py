@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from pyspark.sql import DataFrame
 
 from kestrel_sql.dataflow.build import build_graph
@@ -30,8 +30,7 @@ rows, so that a join of tables with 64 pages took a tenth more.
 """
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(msgspec.Struct, frozen=True, dict=True):
     """A graph, as it runs on Spark."""
 
     graph: Graph

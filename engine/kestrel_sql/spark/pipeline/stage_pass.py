@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import asdict
 
 from kestrel_sql.dataflow.arrow_cells import Arrow, numbers_of
 from kestrel_sql.dataflow.graph import Chain
@@ -23,11 +24,10 @@ from kestrel_sql.spark.io.topics import empty_lists
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(slots=True)
-class _Entries:
+class _Entries(msgspec.Struct):
     """The entries of the processing log about the rows of a batch, by index."""
 
-    found: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    found: dict[int, list[dict[str, Any]]] = {}
 
     def add(self, rows: Rows, at: int, entry: Entry) -> None:
         """Add an entry about a row."""
@@ -46,8 +46,7 @@ def run_stage(stage: Mapping[int, Chain]) -> Pass:
     return run
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
+class _Share(msgspec.Struct, frozen=True):
     """Rows of a batch after a stage, by their indices before it.
 
     Those of a relation that has steps are in `rows`; others pass unchanged, or only carry entries of the log.

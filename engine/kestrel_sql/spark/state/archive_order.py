@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
 from zipfile import BadZipFile, ZipFile
+
+import msgspec
 
 from kestrel_sql.operators.state_codec import STAMP_SIZE, batch_and_state
 from kestrel_sql.spark.state.changelog import RESTORE, archived_version, first_value
@@ -24,8 +25,7 @@ _AT_ONCE = 16
 """How many files of a store are read at once."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Manifest:
+class _Manifest(msgspec.Struct, frozen=True, order=True):
     """How far RocksDB was when it wrote an archive: the number of its manifest, and how many bytes that had."""
 
     number: int

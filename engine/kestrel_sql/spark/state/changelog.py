@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 import xxhash
 
@@ -43,8 +43,7 @@ def damaged(file: CheckpointPath, reason: object) -> CheckpointError:
     return CheckpointError(f"{file} is damaged: {reason}", hint=RESTORE)
 
 
-@dataclass(frozen=True, slots=True)
-class Changelog:
+class Changelog(msgspec.Struct, frozen=True):
     """What one batch did to a partition of a store.
 
     Attributes:
@@ -128,8 +127,7 @@ def _records(file: CheckpointPath, blocks: _Blocks, at: int) -> Iterator[tuple[b
         raise damaged(file, "it goes on after its end")
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(msgspec.Struct, frozen=True):
     """A block: where its contents begin in those of the file, where it is in the file, and what its head says."""
 
     start: int
@@ -140,14 +138,13 @@ class _Block:
     check: int
 
 
-@dataclass(slots=True)
-class _Blocks:
+class _Blocks(msgspec.Struct):
     """The contents of a file in lz4-java's blocks, each of which is unpacked for itself."""
 
     file: CheckpointPath
     data: bytes
     size: int = 0
-    _blocks: list[_Block] = field(default_factory=list)
+    _blocks: list[_Block] = []
     _unpacked: tuple[_Block | None, bytes] = (None, b"")
 
     def __post_init__(self) -> None:

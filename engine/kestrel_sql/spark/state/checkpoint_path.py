@@ -11,12 +11,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import msgspec
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
@@ -133,8 +133,7 @@ class Store:
         return checkpointing.CheckpointFileManager.create(self.path(self._uri), conf)
 
 
-@dataclass(frozen=True, slots=True)
-class StorePath:
+class StorePath(msgspec.Struct, frozen=True):
     """A file or folder of a store, by its URI; its methods raise OSError as those of `Path` do."""
 
     store: Store

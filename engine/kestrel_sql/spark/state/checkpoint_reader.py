@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from kestrel_sql.operators.operator import State
@@ -16,8 +16,7 @@ _VARIABLE = "page"
 """The only state variable of the host (`kestrel_sql.spark.state.transform_with_state`)."""
 
 
-@dataclass(slots=True)
-class CheckpointReader:
+class CheckpointReader(msgspec.Struct):
     """Reads the state of one query as of the last committed batch, and keeps it until there is a later one.
 
     `path` is the folder of the checkpoint; `levels` is the number of its levels.
@@ -27,7 +26,7 @@ class CheckpointReader:
     path: str
     levels: int
     _version: int = 0
-    _states: dict[int, list[State]] = field(default_factory=dict)
+    _states: dict[int, list[State]] = {}
 
     def states(self, level: int) -> list[State]:
         """Return the state of the operators of each page of a level that has one, by relation."""

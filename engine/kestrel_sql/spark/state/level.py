@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from kestrel_sql.arrow.types import to_arrow
@@ -27,8 +27,7 @@ The other members are states by relation.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(msgspec.Struct, frozen=True):
     """The operators of a level, and the relations that exist after it: their outputs, and those that pass unchanged."""
 
     operators: tuple[Stateful, ...]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -14,8 +14,7 @@ from kestrel_sql.spark.envelope import ENVELOPE_FIELDS, LOG, struct_column
 from kestrel_sql.spark.io.columns import child_ordinals
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """Outputs without their envelope.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -34,8 +34,7 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     """The rows of an operator in a page, as Arrow has them and as the operator takes them, in the order of `order`."""
 
     batch: pa.RecordBatch

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from pyspark import Accumulator
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
@@ -30,8 +30,7 @@ class _Latest(AccumulatorParam[dict[PageId, int]]):
         return value1
 
 
-@dataclass(frozen=True, slots=True)
-class RowCounts:
+class RowCounts(msgspec.Struct, frozen=True):
     """The rows of each page of a query: those that it resumed with, replaced by what its tasks count."""
 
     counts: Accumulator[dict[PageId, int]]
@@ -51,8 +50,7 @@ class RowCounts:
         return sum(self.counts.value.values())
 
 
-@dataclass(frozen=True, slots=True)
-class LevelCounts:
+class LevelCounts(msgspec.Struct, frozen=True):
     """Takes the counts of the pages of a level, in a task."""
 
     counts: Accumulator[dict[PageId, int]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.spark.state.changelog import damaged
 from kestrel_sql.spark.state.checkpoint_path import CheckpointPath
@@ -25,8 +26,7 @@ BLOB_AT = _BLOB.size
 """Where the blob begins in the value of a page."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
+class StoredPage(msgspec.Struct, frozen=True):
     """The blob of one page."""
 
     task: int

@@ -13,10 +13,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
@@ -114,8 +114,7 @@ def _batch() -> int | None:
     return None if number is None else int(number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Hosted:
+class _Hosted(msgspec.Struct, frozen=True):
     """The rows after a level, to which its processor applies the passes that follow up to the next blobs."""
 
     packed: DataFrame

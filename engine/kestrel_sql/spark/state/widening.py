@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import QueryError
 from kestrel_sql.operators.operator import State
@@ -15,8 +16,7 @@ _NAME = re.compile(r"^`((?:[^`]|``)*)`:")
 _STORE = re.compile(rf"([0-9]+) {Materialise.__name__}\((.*)\)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Widening:
+class Widening(msgspec.Struct, frozen=True):
     """The number of a relation, and for each column of its store the index in older rows; None for a new column."""
 
     relation: str

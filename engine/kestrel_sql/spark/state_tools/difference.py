@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.errors import CheckpointError
 from kestrel_sql.operators.operator import Key, Value, Window
@@ -17,8 +18,7 @@ Rows = tuple[tuple[int | None, Value | None], ...]
 _Identity = tuple[str, int | None, bytes, Window | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A key whose rows differ, or the stream time of a task; empty rows are those of a key that one state lacks.
 
     Attributes:

@@ -6,10 +6,11 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
+
+import msgspec
 
 from kestrel_sql.operators.operator import Scope, State
 from kestrel_sql.operators.state_codec import dump_state
@@ -56,8 +57,7 @@ _COLUMNS = {"task": "integer", "page": "integer"}, {"blob": "binary"}
 """The columns of the key and of the value of the only state variable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstState:
+class FirstState(msgspec.Struct, frozen=True, kw_only=True):
     """A query and the state that it is to begin with.
 
     Attributes:

@@ -6,13 +6,14 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from kestrel_sql.arrow.types import to_arrow
 from kestrel_sql.errors import CheckpointError
@@ -44,8 +45,7 @@ Digest = Mapping[str, tuple[int, int]]
 """For each step the number of things in its state, and the sum of their hashes, which no order changes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rescaled:
+class Rescaled(msgspec.Struct, frozen=True, kw_only=True):
     """A query whose state was rewritten, and what the old and the new state both hold.
 
     Attributes:

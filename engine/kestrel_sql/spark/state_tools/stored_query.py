@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.dataflow.key_bytes import key_decoder
@@ -30,8 +31,7 @@ _BUILDS = ((False, False), (True, False), (True, True))
 """How a run may have built a query: `queryable` and `replaceable` of `QueryRun`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredStep:
+class StoredStep(msgspec.Struct, frozen=True):
     """A stateful step of a query."""
 
     level: int
@@ -88,8 +88,7 @@ class StoredStep:
         return restored
 
 
-@dataclass(frozen=True, slots=True)
-class StoredQuery:
+class StoredQuery(msgspec.Struct, frozen=True):
     """The state of one query as of its last committed batch.
 
     Attributes:

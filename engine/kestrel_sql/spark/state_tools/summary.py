@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_sql.operators.operator import State
 from kestrel_sql.operators.state_codec import dump_state
@@ -11,8 +12,7 @@ from kestrel_sql.operators.state_counts import stream_time
 from kestrel_sql.spark.state_tools.stored_query import StoredQuery, StoredStep
 
 
-@dataclass(slots=True)
-class StepSummary:
+class StepSummary(msgspec.Struct):
     """What the state of a step holds.
 
     Attributes:
@@ -31,7 +31,7 @@ class StepSummary:
     keys: int = 0
     rows: int = 0
     bytes: int = 0
-    times: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = {}
 
     def add(self, task: int, state: State, blob_bytes: int | None) -> None:
         """Add a page; `blob_bytes` is its size if the step is alone in it."""

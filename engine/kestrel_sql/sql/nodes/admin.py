@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kestrel_sql.sql.nodes.expressions import Expression, Node
 from kestrel_sql.sql.nodes.kafka_source import CreateGeneratedSource, CreateKafkaSource
 from kestrel_sql.sql.nodes.statements import (
@@ -28,16 +26,14 @@ from kestrel_sql.sql.nodes.statements import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ListObjects(Node):
+class ListObjects(Node, frozen=True):
     """LIST or SHOW of one kind: PROPERTIES, TOPICS, ALL TOPICS, STREAMS, TABLES, QUERIES, FUNCTIONS, TYPES and more."""
 
     what: str
     extended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Describe(Node):
+class Describe(Node, frozen=True):
     """DESCRIBE; `what` is SOURCE, STREAMS, TABLES, FUNCTION or CONNECTOR, `name` is None for STREAMS and TABLES."""
 
     what: str
@@ -45,8 +41,7 @@ class Describe(Node):
     extended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PrintTopic(Node):
+class PrintTopic(Node, frozen=True):
     """PRINT topic."""
 
     topic: str
@@ -55,16 +50,14 @@ class PrintTopic(Node):
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ControlQuery(Node):
+class ControlQuery(Node, frozen=True):
     """TERMINATE, PAUSE or RESUME (`verb`) of one query, or of all if `query_id` is None."""
 
     verb: str
     query_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateConnector(Node):
+class CreateConnector(Node, frozen=True):
     """CREATE SOURCE|SINK CONNECTOR."""
 
     kind: str
@@ -73,23 +66,20 @@ class CreateConnector(Node):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DropConnector(Node):
+class DropConnector(Node, frozen=True):
     """DROP CONNECTOR."""
 
     name: str
     if_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Explain(Node):
+class Explain(Node, frozen=True):
     """EXPLAIN of a statement, or of a running query by its id."""
 
     target: Statement | str
 
 
-@dataclass(frozen=True, slots=True)
-class AssertTopic(Node):
+class AssertTopic(Node, frozen=True):
     """ASSERT [NOT EXISTS] TOPIC."""
 
     topic: str
@@ -98,8 +88,7 @@ class AssertTopic(Node):
     exists: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AssertSchema(Node):
+class AssertSchema(Node, frozen=True):
     """ASSERT [NOT EXISTS] SCHEMA."""
 
     subject: str | None = None
@@ -108,8 +97,7 @@ class AssertSchema(Node):
     exists: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AssertValues(Node):
+class AssertValues(Node, frozen=True):
     """ASSERT VALUES (test scripts)."""
 
     source: str
@@ -117,8 +105,7 @@ class AssertValues(Node):
     values: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AssertNullValues(Node):
+class AssertNullValues(Node, frozen=True):
     """ASSERT NULL VALUES (test scripts)."""
 
     source: str
@@ -126,8 +113,7 @@ class AssertNullValues(Node):
     values: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AssertSource(Node):
+class AssertSource(Node, frozen=True):
     """ASSERT STREAM|TABLE (test scripts)."""
 
     kind: SourceKind
@@ -136,8 +122,7 @@ class AssertSource(Node):
     properties: Properties = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunScript(Node):
+class RunScript(Node, frozen=True):
     """RUN SCRIPT 'path' (test scripts)."""
 
     path: str

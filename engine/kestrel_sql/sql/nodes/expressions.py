@@ -5,20 +5,47 @@ from __future__ import annotations
 import decimal
 import sys
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from enum import Enum
+from functools import cache
+from operator import attrgetter
 from typing import Any, Self, SupportsIndex
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.nodes.chains import chain
 from kestrel_sql.types.sql_types import SqlType
 
+_SPAN = "span"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+
+@cache
+def _content_of(node: type[Node]) -> Callable[[object], object]:
+    """What gives all fields of a node but its span."""
+    names = [name for name in node.__struct_fields__ if name != _SPAN]
+    return attrgetter(*names) if names else lambda _: ()
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Base class of all nodes, with the position in the statement text."""
 
-    span: Span | None = field(default=None, compare=False, repr=False)
+    span: Span | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _content_of(type(self))(self) == _content_of(type(self))(other)
+
+    def __ne__(self, other: object) -> bool:
+        # `Struct` has one of its own, which Python would ask.
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((type(self), _content_of(type(self))(self)))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != _SPAN)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def continued(self) -> Any:
         """The link of a chain that this one continues, None for a node that is none (`Link`)."""
@@ -66,34 +93,29 @@ class LogicalOp(Enum):
     OR = "OR"
 
 
-@dataclass(frozen=True, slots=True)
-class NullLiteral(Node):
+class NullLiteral(Node, frozen=True):
     """NULL, which has no type."""
 
 
-@dataclass(frozen=True, slots=True)
-class BooleanLiteral(Node):
+class BooleanLiteral(Node, frozen=True):
     """TRUE or FALSE."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerLiteral(Node):
+class IntegerLiteral(Node, frozen=True):
     """An integer: INTEGER if it fits 32 bits, else BIGINT."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class LongLiteral(Node):
+class LongLiteral(Node, frozen=True):
     """An integer that is BIGINT whatever its size; rewrites create it, for example from timestamp strings."""
 
     value: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DecimalLiteral(Node):
+class DecimalLiteral(Node, frozen=True):
     """An exact number; its digits determine its type, so 1.0 and 1.00 differ."""
 
     value: decimal.Decimal
@@ -105,8 +127,7 @@ class DecimalLiteral(Node):
         return hash(self.value.as_tuple())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DoubleLiteral(Node):
+class DoubleLiteral(Node, frozen=True):
     """A number written with an exponent; 0E0 and -0E0 differ."""
 
     value: float
@@ -118,49 +139,42 @@ class DoubleLiteral(Node):
         return hash(repr(self.value))
 
 
-@dataclass(frozen=True, slots=True)
-class StringLiteral(Node):
+class StringLiteral(Node, frozen=True):
     """A string in single quotes."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalUnit(Node):
+class IntervalUnit(Node, frozen=True):
     """An interval unit as a function argument, in upper case and plural, such as DAYS."""
 
     unit: str
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRef(Node):
+class ColumnRef(Node, frozen=True):
     """A column by exact name, with its source alias if the text has one."""
 
     name: str
     qualifier: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LambdaVariable(Node):
+class LambdaVariable(Node, frozen=True):
     """A reference to a parameter of an enclosing lambda."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Node):
+class Not(Node, frozen=True):
     """Logical negation."""
 
     operand: Expression
 
 
-class Link(Node):
+class Link(Node, frozen=True):
     """A node that may add a term to a chain such as `a + b + c`, which nests to the left.
 
     A chain may have thousands of terms, so nothing recurses along it: it is compared, hashed and pickled link by link.
     """
-
-    __slots__ = ()
 
     @property
     @abstractmethod
@@ -208,9 +222,7 @@ def _linked(found: object, *links: Link) -> object:
     return found
 
 
-class _Operation(Link):
-    __slots__ = ()
-
+class _Operation(Link, frozen=True):
     op: Enum
     left: Expression
     right: Expression
@@ -237,8 +249,7 @@ class _Operation(Link):
         return changed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Logical(_Operation):
+class Logical(_Operation, frozen=True):
     """AND or OR; evaluation short-circuits."""
 
     op: LogicalOp
@@ -246,8 +257,7 @@ class Logical(_Operation):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison(Node):
+class Comparison(Node, frozen=True):
     """A comparison of two values."""
 
     op: ComparisonOp
@@ -255,8 +265,7 @@ class Comparison(Node):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arithmetic(_Operation):
+class Arithmetic(_Operation, frozen=True):
     """A binary arithmetic operation; `||` is a call of CONCAT instead."""
 
     op: ArithmeticOp
@@ -264,36 +273,31 @@ class Arithmetic(_Operation):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Negate(Node):
+class Negate(Node, frozen=True):
     """Unary minus."""
 
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryPlus(Node):
+class UnaryPlus(Node, frozen=True):
     """Unary plus."""
 
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull(Node):
+class IsNull(Node, frozen=True):
     """IS NULL."""
 
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class IsNotNull(Node):
+class IsNotNull(Node, frozen=True):
     """IS NOT NULL."""
 
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Between(Node):
+class Between(Node, frozen=True):
     """BETWEEN with inclusive bounds; NOT BETWEEN is a `Not` around it."""
 
     operand: Expression
@@ -301,16 +305,14 @@ class Between(Node):
     upper: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class InList(Node):
+class InList(Node, frozen=True):
     """IN; NOT IN is a `Not` around it."""
 
     operand: Expression
     items: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Like(Node):
+class Like(Node, frozen=True):
     """LIKE; NOT LIKE is a `Not` around it."""
 
     operand: Expression
@@ -318,24 +320,21 @@ class Like(Node):
     escape: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class When(Node):
+class When(Node, frozen=True):
     """One branch of a CASE."""
 
     condition: Expression
     result: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Case(Node):
+class Case(Node, frozen=True):
     """CASE WHEN … THEN … ELSE … END."""
 
     branches: tuple[When, ...]
     default: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCase(Node):
+class SimpleCase(Node, frozen=True):
     """CASE x WHEN …; it parses, but analysis rejects it."""
 
     operand: Expression
@@ -343,61 +342,53 @@ class SimpleCase(Node):
     default: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Cast(Node):
+class Cast(Node, frozen=True):
     """CAST(x AS type)."""
 
     operand: Expression
     type: SqlType
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayConstructor(Node):
+class ArrayConstructor(Node, frozen=True):
     """ARRAY[…]."""
 
     items: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MapConstructor(Node):
+class MapConstructor(Node, frozen=True):
     """MAP(k := v, …)."""
 
     entries: tuple[tuple[Expression, Expression], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StructConstructor(Node):
+class StructConstructor(Node, frozen=True):
     """STRUCT(name := value, …)."""
 
     fields: tuple[tuple[str, Expression], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Subscript(Node):
+class Subscript(Node, frozen=True):
     """base[index]: an array item (from 1; negative counts from the end) or a map value."""
 
     base: Expression
     index: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Dereference(Node):
+class Dereference(Node, frozen=True):
     """base->field."""
 
     base: Expression
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lambda(Node):
+class Lambda(Node, frozen=True):
     """(x, y) => body."""
 
     parameters: tuple[str, ...]
     body: Expression
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FunctionCall(Link):
+class FunctionCall(Link, frozen=True):
     """NAME(arguments); the name is upper case. `||` is a call of CONCAT, and makes chains of them."""
 
     name: str
@@ -425,8 +416,7 @@ class FunctionCall(Link):
         return first if isinstance(first, FunctionCall) and first.name == "CONCAT" else None
 
 
-@dataclass(frozen=True, slots=True)
-class AtTimeZone(Node):
+class AtTimeZone(Node, frozen=True):
     """x AT TIME ZONE 'z'; it parses, but analysis rejects it."""
 
     operand: Expression

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from kestrel_sql.sql.nodes.expressions import Node
@@ -20,8 +19,7 @@ class Included(Enum):
     HEADER = "HEADER"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFormat(Node):
+class MessageFormat(Node, frozen=True):
     """The format of the key or the value of a message.
 
     `name` is TEXT, BYTES, JSON, CSV, REGEX, AVRO or PROTOBUF. For CSV, `names` are the columns of a header, `columns`
@@ -38,8 +36,7 @@ class MessageFormat(Node):
     schema: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IncludeItem(Node):
+class IncludeItem(Node, frozen=True):
     """One item of INCLUDE; `header_key` and `as_bytes` are for HEADER only, which always has an alias."""
 
     item: Included
@@ -48,8 +45,7 @@ class IncludeItem(Node):
     as_bytes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaTopic(Node):
+class KafkaTopic(Node, frozen=True):
     """A topic with its connection name or broker address, and the first offset of each partition."""
 
     name: str
@@ -58,8 +54,7 @@ class KafkaTopic(Node):
     start_offsets: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EnvelopeClause(Node):
+class EnvelopeClause(Node, frozen=True):
     """ENVELOPE with its name in upper case.
 
     `inline_errors` adds a column with decoding errors, called `error_name` if given.
@@ -70,8 +65,7 @@ class EnvelopeClause(Node):
     error_name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateKafkaSource(Node):
+class CreateKafkaSource(Node, frozen=True):
     """CREATE SOURCE over a Kafka topic; `columns` renames the first columns, `key` is None for a bare FORMAT."""
 
     name: str
@@ -84,8 +78,7 @@ class CreateKafkaSource(Node):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreateGeneratedSource(Node):
+class CreateGeneratedSource(Node, frozen=True):
     """CREATE SOURCE from a load generator; it parses so that the planner can reject it with a clear message."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-from dataclasses import dataclass
 from enum import Enum
 
 from kestrel_sql.sql.nodes.expressions import Expression, Node
@@ -48,8 +47,7 @@ class Emit(Enum):
     FINAL = "FINAL"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSpan(Node):
+class TimeSpan(Node, frozen=True):
     """A count of time units; `unit` is upper case and plural, such as SECONDS."""
 
     value: int
@@ -61,8 +59,7 @@ class TimeSpan(Node):
         return self.value * UNIT_MS[self.unit]
 
 
-@dataclass(frozen=True, slots=True)
-class TumblingWindow(Node):
+class TumblingWindow(Node, frozen=True):
     """WINDOW TUMBLING."""
 
     size: TimeSpan
@@ -70,8 +67,7 @@ class TumblingWindow(Node):
     grace: TimeSpan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HoppingWindow(Node):
+class HoppingWindow(Node, frozen=True):
     """WINDOW HOPPING."""
 
     size: TimeSpan
@@ -80,8 +76,7 @@ class HoppingWindow(Node):
     grace: TimeSpan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionWindow(Node):
+class SessionWindow(Node, frozen=True):
     """WINDOW SESSION."""
 
     gap: TimeSpan
@@ -92,16 +87,14 @@ class SessionWindow(Node):
 Window = TumblingWindow | HoppingWindow | SessionWindow
 
 
-@dataclass(frozen=True, slots=True)
-class AliasedSource(Node):
+class AliasedSource(Node, frozen=True):
     """A source in FROM; `alias` equals `name` if the text has none."""
 
     name: str
     alias: str
 
 
-@dataclass(frozen=True, slots=True)
-class Within(Node):
+class Within(Node, frozen=True):
     """WITHIN of a stream-stream join."""
 
     before: TimeSpan
@@ -109,8 +102,7 @@ class Within(Node):
     grace: TimeSpan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Join(Node):
+class Join(Node, frozen=True):
     """One JOIN of a FROM clause."""
 
     type: JoinType
@@ -119,23 +111,20 @@ class Join(Node):
     within: Within | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectExpression(Node):
+class SelectExpression(Node, frozen=True):
     """An expression of a projection, with its alias if the text has one."""
 
     expression: Expression
     alias: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectAll(Node):
+class SelectAll(Node, frozen=True):
     """`*` or `alias.*`."""
 
     qualifier: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SelectStructAll(Node):
+class SelectStructAll(Node, frozen=True):
     """`expression->*`."""
 
     expression: Expression
@@ -144,8 +133,7 @@ class SelectStructAll(Node):
 SelectItem = SelectExpression | SelectAll | SelectStructAll
 
 
-@dataclass(frozen=True, slots=True)
-class Query(Node):
+class Query(Node, frozen=True):
     """A SELECT; joins are left-deep in textual order."""
 
     select: tuple[SelectItem, ...]
@@ -160,8 +148,7 @@ class Query(Node):
     limit: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Element(Node):
+class Element(Node, frozen=True):
     """A column of a CREATE or ASSERT statement; `header_key` is set for HEADER('k') only."""
 
     name: str
@@ -170,8 +157,7 @@ class Element(Node):
     header_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateSource(Node):
+class CreateSource(Node, frozen=True):
     """CREATE [OR REPLACE] [SOURCE] STREAM|TABLE over a topic."""
 
     kind: SourceKind
@@ -183,8 +169,7 @@ class CreateSource(Node):
     is_source: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreateAs(Node):
+class CreateAs(Node, frozen=True):
     """CREATE [OR REPLACE] STREAM|TABLE … AS SELECT."""
 
     kind: SourceKind
@@ -195,8 +180,7 @@ class CreateAs(Node):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InsertInto(Node):
+class InsertInto(Node, frozen=True):
     """INSERT INTO … SELECT."""
 
     target: str
@@ -204,8 +188,7 @@ class InsertInto(Node):
     properties: Properties = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InsertValues(Node):
+class InsertValues(Node, frozen=True):
     """INSERT INTO … VALUES; no columns means all columns."""
 
     target: str
@@ -213,8 +196,7 @@ class InsertValues(Node):
     values: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DropSource(Node):
+class DropSource(Node, frozen=True):
     """DROP STREAM|TABLE."""
 
     kind: SourceKind
@@ -223,8 +205,7 @@ class DropSource(Node):
     delete_topic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreateType(Node):
+class CreateType(Node, frozen=True):
     """CREATE TYPE."""
 
     name: str
@@ -232,16 +213,14 @@ class CreateType(Node):
     if_not_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DropType(Node):
+class DropType(Node, frozen=True):
     """DROP TYPE."""
 
     name: str
     if_exists: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterSource(Node):
+class AlterSource(Node, frozen=True):
     """ALTER STREAM|TABLE … ADD COLUMN."""
 
     kind: SourceKind
@@ -249,39 +228,34 @@ class AlterSource(Node):
     columns: tuple[tuple[str, SqlType], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetProperty(Node):
+class SetProperty(Node, frozen=True):
     """SET 'name' = 'value'."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnsetProperty(Node):
+class UnsetProperty(Node, frozen=True):
     """UNSET 'name'."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AlterSystem(Node):
+class AlterSystem(Node, frozen=True):
     """ALTER SYSTEM 'name' = 'value'."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class DefineVariable(Node):
+class DefineVariable(Node, frozen=True):
     """DEFINE name = 'value'."""
 
     name: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class UndefineVariable(Node):
+class UndefineVariable(Node, frozen=True):
     """UNDEFINE name."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from kestrel_sql.java.regex.time_limit import check_work
 from kestrel_sql.sql.nodes.expressions import ColumnRef, Expression, FunctionCall, Node
@@ -64,8 +65,8 @@ def _with_parts(node: Node, rule: Rule) -> Node:
 
 
 def _members(node: Node) -> tuple[str, ...]:
-    """The fields of a node but for its span; quicker than `dataclasses.fields`."""
-    names: tuple[str, ...] = node.__match_args__
+    """The fields of a node but for its span; quicker than `msgspec.structs.fields`."""
+    names: tuple[str, ...] = type(node).__match_args__
     return names
 
 

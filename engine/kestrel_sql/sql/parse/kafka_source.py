@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.sql.nodes import kafka_source as k
 from kestrel_sql.sql.parse.admin import AdminRules

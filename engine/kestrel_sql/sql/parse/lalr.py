@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from lark import Lark
 from lark.grammar import Rule
 from lark.parsers.lalr_analysis import Shift
@@ -14,8 +14,7 @@ END = "$END"
 """The type of the token behind the last one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(msgspec.Struct, frozen=True):
     """The tables of a grammar for texts of one of its rules.
 
     Attributes:

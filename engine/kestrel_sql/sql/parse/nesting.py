@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.nodes.expressions import Node
@@ -43,7 +44,7 @@ def is_too_large(parsed: object) -> bool:
         if depth > MAX_DEPTH or terms > MAX_TERMS:
             return True
         first = _continued(node)
-        inner = _nodes([getattr(node, field.name) for field in fields(node)])
+        inner = _nodes([*msgspec.structs.astuple(node)])
         waiting += [(each, depth, terms + 1) if each is first else (each, depth + 1, terms) for each in inner]
     return False
 
@@ -67,5 +68,5 @@ def _nodes(values: list[object]) -> Iterator[Any]:
         value = values.pop()
         if isinstance(value, tuple):
             values.extend(value)
-        elif is_dataclass(value) and not isinstance(value, Span):
+        elif isinstance(value, msgspec.Struct) and not isinstance(value, Span):
             yield value

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from lark import Lark
 
 from kestrel_sql.errors import Span, SqlSyntaxError
@@ -71,8 +72,7 @@ _ROLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedStatement:
+class ParsedStatement(msgspec.Struct, frozen=True):
     """A statement of a script, with its own text and its position in the script.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.errors import Span
 from kestrel_sql.sql.nodes.expressions import Node
@@ -19,8 +20,7 @@ Build = Callable[[Any, Children], Any]
 """A method that makes a node or part of the children of its rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A piece of a statement without a node of its own: the name of its rule, its value and its span."""
 
     rule: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kestrel_sql.errors import Span, SqlSyntaxError
 from kestrel_sql.sql.keywords import KEYWORDS, RESERVED, STATEMENT_STARTS
@@ -39,8 +39,7 @@ _FEW = 3
 _SOME = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """The parser's state where it stopped.
 
     `accepts` are the token types it would accept. `skippable` is set if it could go on without the offending token,

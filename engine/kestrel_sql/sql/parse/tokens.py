@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 from lark import Lark
 from lark.lexer import BasicLexer
 
@@ -49,8 +49,7 @@ class Token(str):
         return str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class StatementTokens:
+class StatementTokens(msgspec.Struct, frozen=True):
     """The tokens of one statement; `end` is its semicolon, None if the text ends without one.
 
     `error` says what is wrong with a statement that has no tokens from some character on.
@@ -99,8 +98,7 @@ def tokenize(pattern: re.Pattern[str], text: str) -> Iterator[Token]:
         raise reader.error
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(msgspec.Struct):
     """Reads tokens up to an `error`; `at` is where it goes on, `line` the line there, which begins at `line_start`."""
 
     pattern: re.Pattern[str]

@@ -6,9 +6,10 @@ Each case has its own, its inputs are produced to them, and what its queries wro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, count, islice
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut

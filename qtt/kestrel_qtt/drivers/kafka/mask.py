@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
+
+import msgspec
 
 from kestrel_qtt.cases.model import Actual
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(msgspec.Struct, frozen=True):
     """A column to be masked: `path` names a column and its fields; without a path it is the whole key or value."""
 
     is_key: bool

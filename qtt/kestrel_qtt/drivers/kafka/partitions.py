@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_qtt.cases.model import OutputRecord
 from kestrel_qtt.drivers.case_records import records_of_topic
@@ -14,16 +15,15 @@ from kestrel_sql.topics.partitioner import partition_of
 from kestrel_sql.topics.records import Record
 
 
-@dataclass(slots=True)
-class OwnTopics:
+class OwnTopics(msgspec.Struct):
     """The topics of one case.
 
     Their names on the broker, by their names in the case, and how many partitions each has.
     """
 
     prefix: str
-    names: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
 
     @staticmethod
     def of(run: CaseRun, prefix: str) -> OwnTopics:

@@ -6,12 +6,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.functions import arrow_udf
@@ -41,8 +42,7 @@ _Fed = tuple[int, int, str, int]
 """Query, feed order, topic of the plan, and the intended timestamp (ms)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusedQuery:
+class FusedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """One query of a group.
 
     `topics` gives the broker's name of each topic that the plan names; `feed` says in which order which records are

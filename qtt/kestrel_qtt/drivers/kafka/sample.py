@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases.model import Actual, ActualRecord, Case, InputRecord, Rejected, Topic
 from kestrel_qtt.cases.read_json import parse_json
@@ -29,8 +32,7 @@ from kestrel_sql.topics.records import Record
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """What to sample: the newest records of each topic in `last`, and records of other sources with equal keys."""
 
     servers: str

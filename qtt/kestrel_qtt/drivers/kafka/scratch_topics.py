@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from threading import Lock
@@ -16,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from msgspec.structs import replace
 
 from kestrel_sql.errors import EngineError
 from kestrel_sql.kafka.client.admin import admin_client

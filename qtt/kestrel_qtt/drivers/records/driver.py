@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.cut import Cut
@@ -17,8 +18,7 @@ from kestrel_sql.dataflow.explain import stages_text
 from kestrel_sql.dataflow.rows import Output
 
 
-@dataclass(slots=True)
-class QueryResults:
+class QueryResults(msgspec.Struct):
     """The outputs of queries, or why there is none, by what determines them: plan, settings, schemas and records.
 
     Variants of one case have most queries in common, so `qtt shrink` and `qtt mutate` run them over one `QueryResults`.
@@ -28,7 +28,9 @@ class QueryResults:
 
     equal: int = 0
 
-    _known: dict[Hashable, tuple[Output | None, model.Rejected | model.Crashed | None]] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[Output | None, model.Rejected | model.Crashed | None]] = msgspec.field(
+        default_factory=dict
+    )
 
     def run(self, jobs: Sequence[CaseJob], run: Callable[[Sequence[CaseJob]], None]) -> None:
         """Run those jobs that have no result yet, each once, and give all jobs their results."""

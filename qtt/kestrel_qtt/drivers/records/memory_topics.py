@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+import msgspec
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -71,8 +71,7 @@ class GroupRunner(MemoryRunner):
         return outputs_of([{**row, "q": owners[row["q"], row["ordinal"][0]]} for row in written], len(feeds))
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupRun:
+class _GroupRun(msgspec.Struct, frozen=True):
     """A run of one pipeline, whose checkpoint is called `name`."""
 
     runner: GroupRunner

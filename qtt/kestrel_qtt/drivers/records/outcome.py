@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records

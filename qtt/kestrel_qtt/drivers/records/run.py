@@ -137,8 +137,7 @@ class CaseTopics(ABC):
         """Remove what is kept on disk, and close clients."""
 
 
-@dataclass(slots=True, kw_only=True)
-class CaseJob(Job):
+class CaseJob(Job, kw_only=True):
     """The next query of a case; it may share the query with others if their topics and the cut allow that."""
 
     case_run: CaseRun

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import count, groupby
 from threading import Event, Lock
 from typing import TypeVar
 from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import model
 from kestrel_qtt.drivers.case_records import actual_records, input_records
@@ -61,8 +63,7 @@ _AT_ONCE: Mapping[str, object] = {"ksql.streams.__emit.interval.ms.kstreams.wind
 """Lets EMIT FINAL write a window when it closes, and not with a record a second later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSettings:
+class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A server and its broker; without a registry cases with schemas cannot run. `cached` keeps the server's cache."""
 
     url: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from kestrel_qtt.cases import model
 from kestrel_sql.session.session import Session
@@ -27,8 +29,7 @@ _NAMED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OwnNames:
+class OwnNames(msgspec.Struct, frozen=True):
     """Names with a prefix: of streams, tables and types in upper case, of topics in lower case."""
 
     prefix: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from threading import Event, Lock
 from typing import Any
+
+import msgspec
 
 from kestrel_sql.cli.remote import RemoteServer
 from kestrel_sql.errors import EngineError, QueryError
@@ -37,8 +38,7 @@ class DiedError(Exception):
     """A query that the server has stopped; the text says why."""
 
 
-@dataclass(slots=True)
-class Service:
+class Service(msgspec.Struct):
     """The statements of one case on a server; `stop` ends the waiting for its queries.
 
     `topics` names those of the broker. `commands` is held by one case at a time: ksqlDB fences who writes its command
@@ -50,8 +50,8 @@ class Service:
     topics: Callable[[], Iterable[str]]
     stop: Event
     commands: Lock
-    queries: list[str] = field(default_factory=list)
-    _made: list[str] = field(default_factory=list)
+    queries: list[str] = []
+    _made: list[str] = []
 
     def carry_out(self, parsed: ParsedStatement, properties: Mapping[str, object]) -> None:
         """Send a statement.

@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from kestrel_qtt.drivers.driver import DriverError
 from kestrel_qtt.drivers.warm.keeper import Answer, Greeting, Jvm, Offer
@@ -35,8 +36,7 @@ _STARTED: list[subprocess.Popen[bytes]] = []
 """Keepers that this process started: nobody waits for them."""
 
 
-@dataclass(slots=True)
-class Lease:
+class Lease(msgspec.Struct):
     """A JVM that this process alone may use until it says what is to become of it."""
 
     connection: socket.socket
@@ -53,8 +53,7 @@ class Lease:
                 self.connection.recv(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """Another run has the JVM."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import Stateful
 from kestrel_sql.operators.aggregates.sessions import SessionWindowAggregate

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.dataflow.graph import SinkWrite, SourceRead
 from kestrel_sql.dataflow.relation import KeyCodec, Relation

@@ -6,11 +6,11 @@ import fcntl
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kestrel_sql.errors import CheckpointError, CheckpointInUseError
 from kestrel_sql.functions.table import FUNCTIONS

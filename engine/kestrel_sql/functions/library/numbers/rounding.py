@@ -5,8 +5,9 @@ from __future__ import annotations
 import decimal
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from kestrel_sql.arrow import late
 from kestrel_sql.arrow.late import ArrowArray, later

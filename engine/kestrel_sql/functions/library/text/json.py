@@ -12,7 +12,7 @@ from kestrel_sql.java import jackson
 from kestrel_sql.java.hash_order import java_hash_order
 from kestrel_sql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
 
-_INT_LIMITS = {INTEGER: 2**31, BIGINT: 2**63}
+_INT_LIMITS: dict[SqlType, int] = {INTEGER: 2**31, BIGINT: 2**63}
 
 _MOST_PLACES = 9_999
 
