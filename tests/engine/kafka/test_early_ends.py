@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from kestrel_sql.kafka.client.config import KafkaConfig
 from kestrel_sql.kafka.client.consume import until_ends
@@ -35,11 +36,16 @@ def message(offset: int, code: int | None = None, partition: int = 0) -> Message
     )
 
 
-def consumer(chunks: Sequence[Sequence[Message]]) -> Any:
+def consumer(chunks: Iterable[Sequence[Message]]) -> Any:
     """A consumer that returns these chunks, one with each call, and then nothing."""
     left: Iterator[Sequence[Message]] = iter(chunks)
     ignored = dict.fromkeys(("assign", "unassign", "incremental_unassign"), lambda *_: None)
-    return SimpleNamespace(consume=lambda *_, **__: list(next(left, ())), **ignored)
+    return SimpleNamespace(
+        consume=lambda *_, **__: list(next(left, ())),
+        assignment=lambda: [TopicPartition("in", 0)],
+        get_watermark_offsets=lambda *_, **__: (0, 5),
+        **ignored,
+    )
 
 
 EARLY = [
@@ -83,8 +89,14 @@ def test_a_batch_does_not_end_before_it_begins_when_a_new_leader_knows_fewer_rec
 def test_a_topic_is_read_to_the_end_that_was_asked_for(
     ends: dict[tuple[str, int], int] | None, expected: list[int]
 ) -> None:
-    chunks = until_ends(consumer(EARLY), 1, ends)
+    chunks = until_ends(consumer(EARLY), ends)
     assert [record.offset for records in chunks for record in records] == expected
+
+
+def test_a_topic_is_read_to_the_end_that_it_had_while_producers_write_on() -> None:
+    busy = ([message(at), message(at + 1)] for at in count(0, 2))
+    found = [record.offset for records in until_ends(consumer(busy)) for record in records]
+    assert found == [0, 1, 2, 3, 4, 5]
 
 
 def test_messages_are_told_apart_by_partition() -> None:

@@ -74,7 +74,7 @@ def read_topics(config: KafkaConfig, topics: Iterable[str]) -> dict[str, list[Re
         return found
     with broker_errors(config), open_reader(config) as consumer:
         consumer.assign(wanted)
-        for record in chain.from_iterable(until_ends(consumer, len(wanted))):
+        for record in chain.from_iterable(until_ends(consumer)):
             found[record.topic].append(record)
     for records in found.values():
         records.sort(key=lambda record: (record.partition, record.offset))
@@ -102,7 +102,7 @@ def held_records(config: KafkaConfig, topic: str) -> Iterator[list[Record]]:
     with broker_errors(config), open_reader(config) as consumer:
         partitions = _partitions(config, topic, OFFSET_BEGINNING)
         consumer.assign(partitions)
-        yield from until_ends(consumer, len(partitions))
+        yield from until_ends(consumer)
 
 
 def last_records(config: KafkaConfig, topic: str, count: int) -> list[Record]:
@@ -126,7 +126,7 @@ def _last_of(consumer: Consumer, partition: TopicPartition, count: int) -> list[
     while True:
         start = max(low, high - back)
         consumer.assign([TopicPartition(partition.topic, partition.partition, start)])
-        found = list(chain.from_iterable(until_ends(consumer, 1)))
+        found = list(chain.from_iterable(until_ends(consumer)))
         if len(found) >= count or start == low:
             return found[-count:]
         back *= 4
@@ -158,10 +158,8 @@ def _partitions(config: KafkaConfig, topic: str, start: int) -> list[TopicPartit
     return [TopicPartition(topic, partition, start) for partition in range(count)]
 
 
-def until_ends(
-    consumer: Consumer, partitions: int, ends: Mapping[Position, int] | None = None
-) -> Iterator[list[Record]]:
-    """Return the records up to the ends of all partitions, in chunks.
+def until_ends(consumer: Consumer, ends: Mapping[Position, int] | None = None) -> Iterator[list[Record]]:
+    """Return the records up to the ends that the assigned partitions have now, and some behind them, in chunks.
 
     With `ends`, a partition is read at least up to this offset, and open transactions before it are waited for.
     Without them, a transaction that was committed just now may be missing, because a broker answers a commit before it
@@ -171,19 +169,30 @@ def until_ends(
         EngineError: the broker sends nothing for too long.
         KafkaException: the broker refuses.
     """
-    ended: set[Position] = set()
+    least = ends or {}
+    # As long as producers write, the client may never tell that it is at the end.
+    left = {
+        (each.topic, each.partition): consumer.get_watermark_offsets(each, timeout=TIMEOUT)[1]
+        for each in consumer.assignment()
+    }
     deadline = time.monotonic() + TIMEOUT
-    while len(ended) < partitions:
+    while left:
         messages = consumer.consume(_CHUNK, 0.1)
         if messages:
             deadline = time.monotonic() + TIMEOUT
         elif time.monotonic() > deadline:
             raise EngineError(f"the broker sent nothing for {TIMEOUT} s", hint="check that it still runs")
-        for end in filter(is_end, messages):
-            position = end.topic() or "", end.partition() or 0
-            if (end.offset() or 0) >= (ends or {}).get(position, 0):
-                ended.add(position)
-        yield [to_record(message) for message in _good(messages)]
+        yield [to_record(message) for message in _good(messages) if _position(message) in left]
+        for message in messages:
+            position = _position(message)
+            reached = (message.offset() or 0) + (message.error() is None)
+            is_at_end = is_end(message) or (message.error() is None and reached >= left.get(position, 0))
+            if is_at_end and reached >= least.get(position, 0):
+                left.pop(position, None)
+
+
+def _position(message: Message) -> Position:
+    return message.topic() or "", message.partition() or 0
 
 
 def is_end(message: Message) -> bool:

@@ -95,7 +95,7 @@ class Causes(msgspec.Struct, frozen=True):
             asked = [TopicPartition(topic, partition, timestamp) for partition in range(partitions)]
             consumer.assign(consumer.offsets_for_times(asked, TIMEOUT))
             scanned = 0
-            for chunk in until_ends(consumer, partitions):
+            for chunk in until_ends(consumer):
                 yield from chunk
                 scanned += len(chunk)
                 if scanned > _SCANNED:

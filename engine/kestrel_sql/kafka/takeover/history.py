@@ -50,7 +50,7 @@ def _records(config: KafkaConfig, position: Position, first: int, end: int) -> I
         return
     with broker_errors(config), open_reader(config) as consumer:
         consumer.assign([TopicPartition(*position, first)])
-        for record in chain.from_iterable(until_ends(consumer, 1, {position: end})):
+        for record in chain.from_iterable(until_ends(consumer, {position: end})):
             if record.offset >= end:
                 return
             yield record

@@ -92,7 +92,7 @@ class CommandTopic:
         try:
             with closing(Consumer({**self._config.client(), **READER})) as consumer:
                 consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
-                for records in until_ends(consumer, 1, ends):
+                for records in until_ends(consumer, ends):
                     for record in records:
                         yield from self._command(record)
         except KafkaException as error:

@@ -149,7 +149,7 @@ class ScratchTopics:
             self._consumer.list_topics(timeout=TIMEOUT)
             self._consumer.assign(places)
             try:
-                for record in chain.from_iterable(until_ends(self._consumer, len(places), ends)):
+                for record in chain.from_iterable(until_ends(self._consumer, ends)):
                     found[record.topic].append(replace(record, timestamp=record.timestamp - self._ahead))
             finally:
                 self._consumer.unassign()
