@@ -10,6 +10,7 @@ from operator import itemgetter
 from threading import Lock
 
 import msgspec
+from msgspec.structs import replace
 
 from kestrel_sql.topics.records import Record
 
@@ -60,7 +61,7 @@ class MemoryBroker(msgspec.Struct):
         with self._producing:
             records = self._topics.setdefault(record.topic, [])
             end = (record.topic, self.partition(record) if partition is None else partition)
-            stored = record.stored_at(end[1], self._ends[end])
+            stored = replace(record, partition=end[1], offset=self._ends[end])
             self._ends[end] += 1
             records.append((self._arrivals, stored))
             self._arrivals += 1

@@ -1,4 +1,4 @@
-"""Decode the plain values of a case into dataclasses; unknown members are ignored."""
+"""Decode the plain values of a case into structures; unknown members are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codec of dataclasses as JSON objects, derived from the fields of the class."""
+"""Codec of structures as JSON objects, derived from the fields of the class."""
 
 from __future__ import annotations
 
