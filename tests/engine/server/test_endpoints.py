@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -415,7 +416,9 @@ def test_without_free_descriptors_what_opens_some_is_refused(url: str, monkeypat
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
 def test_clients_that_cannot_be_accepted_are_told_of_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
     address, before = url.removeprefix("http://").split(":"), resource.getrlimit(resource.RLIMIT_NOFILE)
-    waiting = [socket.socket() for _ in range(20)]
+    # More than other tests may have left open, and fewer than may wait.
+    waiting = [socket.socket() for _ in range(80)]
+    gc.collect()
     with ExitStack() as stack:
         for each in waiting:
             stack.enter_context(each)
