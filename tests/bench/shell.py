@@ -1,6 +1,7 @@
 """Time of the commands without a broker (docs/performance.md).
 
-`kestrel shell --execute` is timed to its answer, `kestrel run` over a file of 100,000 records.
+`kestrel shell --execute` is timed to its answer, `kestrel run` over a file of 100,000 records, and `qtt run --local` over one
+case and over all.
 
     python -m tests.bench shell         (ROUNDS=5 and RECORDS=100000 by default, as environment variables)
 
@@ -26,6 +27,9 @@ ROUNDS = int(os.environ.get("ROUNDS", "5"))
 RECORDS = int(os.environ.get("RECORDS", "100000"))
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
 
+_KESTREL = ("-m", "kestrel_sql.cli.main")
+_QTT = ("-c", "import sys; from kestrel_qtt.cli.entry import main; sys.exit(main())")
+
 STATEMENTS = """
 CREATE STREAM ORDERS (ID STRING KEY, CUSTOMER STRING, AMOUNT INT) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);
 INSERT INTO ORDERS VALUES ('a', 'ann', 12);
@@ -47,8 +51,9 @@ def main() -> None:
         script.write_text(SCRIPT, encoding="utf-8")
         records.write_text("".join(f"{json.dumps(_record(at))}\n" for at in range(RECORDS)), encoding="utf-8")
         commands = {
-            "kestrel shell --execute": ["shell", "--execute", STATEMENTS],
+            "kestrel shell --execute": [*_KESTREL, "shell", "--execute", STATEMENTS],
             f"kestrel run app.sql --input orders={RECORDS}.jsonl": [
+                *_KESTREL,
                 "run",
                 str(script),
                 "--input",
@@ -56,21 +61,21 @@ def main() -> None:
                 "--output",
                 f"{folder}/out",
             ],
+            "qtt run --local (one case)": [*_QTT, "run", "test-cases/functions/abs.yaml", "-k", "bounds", "--local"],
+            "qtt run --local (all cases)": [*_QTT, "run", "test-cases", "--local"],
         }
         taken: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for _ in range(ROUNDS):
             for name, command in commands.items():
                 for python in PYTHONS:
-                    taken.setdefault((name, python), []).append(
-                        _timed([python, "-m", "kestrel_sql.cli.main", *command])
-                    )
+                    taken.setdefault((name, python), []).append(_timed([python, *command]))
     rows = []
     for (name, python), rounds in taken.items():
         seconds, processor = (statistics.median(values) for values in zip(*rounds, strict=True))
         print(f"  {name:28} {seconds:6.1f} s   {python}")
-        rows.append([f"`{name}`", *([python] if len(PYTHONS) > 1 else []), f"{processor:.2f} s"])
+        rows.append([f"`{name}`", *([python] if len(PYTHONS) > 1 else []), f"{seconds:.2f} s", f"{processor:.2f} s"])
     python_column = ["Python"] if len(PYTHONS) > 1 else []
-    write_table("commands", ["Command", *python_column, "Processor time"], rows)
+    write_table("commands", ["Command", *python_column, "Time", "Processor time"], rows)
 
 
 def _record(at: int) -> dict[str, object]:
